@@ -290,17 +290,6 @@ def test_a_call_is_exact_where_the_model_writes_it(
             assert (table[table.metric == metric].value == 1).all(), metric
 
 
-def test_a_budget_of_the_whole_dialog_loses_nothing(model: LanguageModel) -> None:
-    table = run_answers(replace(FEW, budgets=(2000,)), model, shortened(), workers=1)
-
-    for metric, measured in table.groupby("metric"):
-        by_policy = measured.pivot(index="dialog", columns="policy", values="value")
-        for policy in by_policy:
-            np.testing.assert_allclose(
-                by_policy[policy], by_policy[FULL], atol=2e-4, err_msg=f"{metric} {policy}"
-            )
-
-
 def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_policies(
     model: LanguageModel,
 ) -> None:

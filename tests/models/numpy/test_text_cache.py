@@ -29,6 +29,8 @@ from fdkvc.models.numpy.text_cache import EvictingCache, RetrievalCache, TextCac
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.policies.retrieval import Retrieval
 from tests.language_models import MARKS, write_model
+from tests.models.conformance.decoder_adapter import DecoderModel
+from tests.models.conformance.masked import seen_by_turns
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
 
 NEAR = 1e-5
@@ -55,44 +57,20 @@ def read_in_turns(cache: TextCache, ids: Sequence[int], lengths: Sequence[int]) 
     return np.concatenate(logits)
 
 
-class Masked(TextCache):
-    """A cache that evicts nothing, but is told what each token may see (L, K, N, N)."""
-
-    def __init__(self, decoder: Decoder, sees: Any) -> None:
-        super().__init__(decoder)
-        self.sees = sees
-
-    def _attend_block(self, layer: int, queries: Any, end: int) -> Any:
-        shape, m = self.decoder.shape, len(queries)
-        keys, values = (self._vectors.before(name, end)[layer] for name in ("keys", "values"))
-        mixed = np.empty((m, shape.heads, shape.head_width))
-        for at, head in np.ndindex(m, shape.heads):
-            kv_head, position = head // shape.group, end - m + at
-            seen = np.flatnonzero(self.sees[layer, kv_head, position, : position + 1])
-            logits = keys[kv_head, seen].astype(float) @ queries[at, head]
-            powers = np.exp((logits - logits.max()) / np.sqrt(shape.head_width))
-            mixed[at, head] = powers @ values[kv_head, seen] / powers.sum()
-        return mixed.reshape(m, -1).astype(np.float32)
-
-
 UNEVEN = read_policy("ada-heads(knorm, safe=0)")
 """Its heads hold different numbers of entries."""
 
 
 def what_was_seen(cache: TextCache) -> Any:
     """Return whether each token saw each other (L, K, N, N), by what each turn left."""
-    shape, n = cache.decoder.shape, cache.count
-    sees = np.zeros((shape.layers, shape.kv_heads, n, n + 1), bool)
-    began, near = 0, None
-    for end, left in zip(cache.ends, cache.attended_by_turn, strict=True):
-        for position in range(began, end):
-            if near is None:
-                sees[:, :, position, :began] = True
-            else:
-                np.put_along_axis(sees[:, :, position], near, True, axis=2)
-            sees[:, :, position, began : position + 1] = True
-        began, near = end, left
-    return sees[..., :-1]
+    shape = cache.decoder.shape
+    return seen_by_turns((shape.layers, shape.kv_heads), cache.ends, cache.attended_by_turn)
+
+
+def masked(decoder: Decoder, ids: Sequence[int], sees: Any) -> Any:
+    """Return the logits (N, V) of the full cache where each token sees what it is told."""
+    causal = sees & np.tri(len(ids), dtype=bool)
+    return DecoderModel(decoder).read(np.array(ids), causal).outputs
 
 
 def assert_same_logits(ours: Any, theirs: Any) -> None:
@@ -121,20 +99,6 @@ def test_tokens_of_a_model_are_as_surprising_as_their_words_are_rare() -> None:
     assert features["surprisal"] == pytest.approx([0, *rare])
 
 
-@pytest.mark.parametrize("key", [*STREAMING_POLICIES])
-def test_a_budget_of_the_whole_dialog_gives_the_full_caches_logits(
-    decoder: Decoder, key: str
-) -> None:
-    lengths = [7, 1, 12, 0, 9, 5]
-    ids = text(decoder, sum(lengths))
-    full = read([TextCache(decoder)], ids)[0]
-
-    cache = EvictingCache(decoder, policy_named(key), sum(lengths))
-
-    assert_same_logits(read_in_turns(cache, ids, lengths), full)
-    assert (cache.evicted_in == -1).all()
-
-
 @given(
     policy=policies(STREAMING_POLICIES),
     lengths=turn_lengths(5, 8),
@@ -151,7 +115,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
     ours = read_in_turns(cache, ids, lengths)
 
     sees = what_was_seen(cache)
-    assert_same_logits(ours, read([Masked(decoder, sees)], ids)[0])
+    assert_same_logits(ours, masked(decoder, ids, sees))
     if policy.bounded:
         for left in cache.attended_by_turn:
             assert left is None or left.shape[2] <= budget
@@ -270,7 +234,7 @@ def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decode
     before, after = sees[:, :, :-1], sees[:, :, 1:]
     came_back = np.tril(after & ~before, -1)
     assert came_back.any()
-    assert_same_logits(ours, read([Masked(decoder, sees)], ids)[0])
+    assert_same_logits(ours, masked(decoder, ids, sees))
     assert cache.attended is not None
     layer, head, slot = np.nonzero(cache.attended >= 0)
     held = layer, head, cache.attended[layer, head, slot]
@@ -299,7 +263,7 @@ def test_a_restored_span_is_attended_to_as_it_was(decoder: Decoder) -> None:
     sees = np.concatenate([what_was_seen(cache), np.zeros((2, 2, 6, 30), bool)], axis=2)
     sees = np.pad(sees, [(0, 0), (0, 0), (0, 0), (0, 6)])
     sees[:, :, 30:, [*range(3, 7), *range(24, 36)]] = True
-    assert_same_logits(logits, read([Masked(decoder, sees)], ids)[0][30:])
+    assert_same_logits(logits, masked(decoder, ids, sees)[30:])
 
     np.testing.assert_array_equal(read([cache], more)[0], untouched)
 
@@ -318,7 +282,7 @@ def test_a_span_is_restored_to_heads_that_hold_different_numbers(decoder: Decode
     sees = np.pad(what_was_seen(cache), [(0, 0), (0, 0), (0, 6), (0, 6)])
     sees[:, :, 30:, :30] = now[:, :, None, :-1]
     sees[:, :, 30:, [*range(3, 7), *range(30, 36)]] = True
-    assert_same_logits(logits, read([Masked(decoder, sees)], ids)[0][30:])
+    assert_same_logits(logits, masked(decoder, ids, sees)[30:])
 
 
 def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(decoder: Decoder) -> None:
@@ -411,7 +375,7 @@ def test_a_memory_that_retrieves_reads_what_is_nearest(
             read_now = [token for at in best[:most] for token in pages[at]]
             sees[layer, head, position, [*read_now, *range(began, position + 1)]] = True
     assert (~np.tril(np.ones(len(ids), bool)) | sees.all(axis=(0, 1))).mean() < 0.9
-    wanted = read_in_turns(Masked(decoder, sees), ids, lengths)
+    wanted = masked(decoder, ids, sees)
     np.testing.assert_allclose(logits, wanted, atol=NEAR * np.abs(wanted).max())
     assert (cache.evicted_in == -1).all()
 

@@ -23,21 +23,6 @@ def keys(store: TokenVectors, end: int) -> Any:
     return store.before("keys", end)[0, 0, :, 0].tolist()
 
 
-def test_the_life_of_a_store_is_as_drawn() -> None:
-    a = TokenVectors(SIZES)
-    write(a, 0, [0, 1, 2, 3, 4, 5])
-    b = a.fork(a.names)
-    write(a, 6, [6])
-    assert np.shares_memory(a.before("keys", 7), b.before("keys", 6))
-    write(b, 6, [66])
-    assert not np.shares_memory(a.before("keys", 7), b.before("keys", 7))
-    assert (keys(a, 7), keys(b, 7)) == ([*range(7)], [*range(6), 66])
-
-    write(c := a.fork(["keys"]), 2, [22, 33])  # tokens that another one sees
-    assert (keys(a, 7), keys(c, 4)) == ([*range(7)], [0, 1, 22, 33])
-    assert [*c.names] == ["keys"]
-
-
 @given(
     steps=st.lists(
         st.tuples(
