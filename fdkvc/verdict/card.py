@@ -6,7 +6,7 @@ this in words.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,14 @@ from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import REFUSED, call_recalls, guessed, halves_of, mean_recalls, reaches
+from fdkvc.verdict.search import (
+    REFUSED,
+    call_recalls,
+    guessed,
+    halves_of,
+    mean_recalls,
+    smallest_enough,
+)
 from fdkvc.verdict.today import TodayLoss, ValueCount
 
 TARGETS = (0.9, 0.95, 0.99)
@@ -104,6 +111,8 @@ class Way:
     guessed: bool = False
     """Whether it scores by vectors that only a model has, and letters stood in for them."""
     reading: "Reading | None" = None
+    sized_by_model: bool = False
+    """Whether a model found the size, by values that stay right, and not words."""
 
     @property
     def in_engines(self) -> bool:
@@ -117,7 +126,7 @@ class Way:
 
     @property
     def by_text(self) -> bool:
-        """Whether it reaches the target, as far as text tells."""
+        """Whether it reaches the target, as far as text tells, or a model."""
         return self.size is not None and not self.guessed
 
 
@@ -163,6 +172,8 @@ class ModelRead:
     unread: int = 0
     """How many other dialogs can be checked, too: something is needed after the recommended way
     evicts, within the limit of the check."""
+    sizes: Mapping[str, int | None] = field(default_factory=dict)
+    """The size that it found for a policy, in tokens of the card; None if no size is enough."""
 
     @property
     def dialogs(self) -> int:
@@ -210,7 +221,10 @@ class Card:
         others = (
             candidate
             for candidate in self.ways
-            if candidate.by_text and candidate.keeps_start and not candidate.in_engines
+            if candidate.by_text
+            and candidate.keeps_start
+            and not candidate.in_engines
+            and candidate.sized_by_model == best.sized_by_model
         )
         return next((candidate for candidate in others if candidate.slots < best.slots), None)
 
@@ -226,6 +240,7 @@ class Card:
             if candidate.by_text
             and candidate.keeps_start
             and not candidate.uncleared
+            and candidate.sized_by_model == best.sized_by_model
             and candidate.size == best.size
             and candidate.policy != best.policy
             and not _loses_more(candidate, best)
@@ -246,12 +261,7 @@ def _loses_more(candidate: Way, best: Way) -> bool:
 
 def smallest_size(rows: pd.DataFrame, target: float) -> int | None:
     """Return the smallest size whose mean recall is enough, as are those of all larger ones."""
-    smallest = None
-    for size, mean in sorted(mean_recalls(rows).items(), reverse=True):
-        if not reaches(mean, target):
-            break
-        smallest = size
-    return smallest
+    return smallest_enough(mean_recalls(rows), target)
 
 
 def find_card(
@@ -280,27 +290,31 @@ def find_card(
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
-    candidates = list[Way]()
+    candidates, worded = list[Way](), list[Way]()
     for name, rows in recalls.groupby("policy", sort=False):
-        policy = by_name[str(name)]
-        candidate = _sized_way(policy, mean_recalls(rows), smallest_size(rows, target), tokens)
-        candidates.append(
-            replace(
-                _with_costs(candidate, table, arguments, least_lengths),
-                guessed=guessed(policy, source),
-                reading=None if read is None else read.scores.get(policy.name),
-            )
-        )
+        policy, means = by_name[str(name)], mean_recalls(rows)
+        reading = None if read is None else read.scores.get(policy.name)
+        by_letters, size = guessed(policy, source), smallest_size(rows, target)
+        candidate = _sized_way(policy, means, size, tokens)
+        candidate = _with_costs(candidate, table, arguments, least_lengths)
+        candidate = replace(candidate, guessed=by_letters, reading=reading)
+        worded.append(candidate)
+        if read is not None and policy.name in read.sizes:
+            candidate = _sized_way(policy, means, read.sizes[policy.name], tokens)
+            candidate = _with_costs(candidate, table, arguments, least_lengths)
+            candidate = replace(candidate, reading=reading, sized_by_model=True)
+        candidates.append(candidate)
     candidates.sort(key=_order)
+    worded.sort(key=_order)
     if recalls.empty:
         candidates = ways_without_calls([*by_name.values()], tokens, source, read)
-    by_words = None if recalls.empty else chosen_way(candidates, tokens)
-    best = by_words if read is None else judged_way(candidates, by_words, read)
+    by_words = None if recalls.empty else chosen_way(worded, tokens)
+    best = by_words if read is None else judged_way(candidates, by_words, read, tokens)
     dialogs = recalls.drop_duplicates("dialog")
     # What is chosen on one half: any way that words may choose, or the one that the model chose.
     chosen = [best] if best != by_words else candidates
     promise = None
-    if best is not None:
+    if best is not None and not best.sized_by_model:
         by_text = [candidate for candidate in chosen if candidate and not candidate.guessed]
         promise = promised(by_text, recalls, arguments, target, tokens)
     return Card(
@@ -323,8 +337,9 @@ def find_card(
 def _sized_way(policy: Policy, means: Mapping[int, float], size: int | None, tokens: float) -> Way:
     """Return a way at its size, or else at the size at which it keeps most."""
     tried = size or max(means, key=means.__getitem__)
+    recall = means.get(tried, math.nan)
     stored = policy.slots(tried, 1, 1) + policy.tier_places(tried, int(tokens))
-    return Way(policy.name, size, means[tried], min(float(stored), tokens), tried)
+    return Way(policy.name, size, recall, min(float(stored), tokens), tried)
 
 
 def _with_costs(
@@ -401,12 +416,17 @@ FEW = 0.05
 twenty, and one value at least."""
 
 
-def judged_way(candidates: Sequence[Way], by_words: Way | None, read: ModelRead) -> Way | None:
-    """Return the smallest of the ways read that loses hardly more than the one that loses least.
+def judged_way(
+    candidates: Sequence[Way], by_words: Way | None, read: ModelRead, tokens: float
+) -> Way | None:
+    """Return the way that a model recommends: of those that it sized, as of those by words.
 
-    That by words comes before all others, and what is sized by letters after them. A dialog from
-    which a way evicts nothing loses nothing.
+    If it sized none, the smallest of the ways read that loses hardly more than the one that loses
+    least. That by words comes before all others then, and what is sized by letters after them. A
+    dialog from which a way evicts nothing loses nothing.
     """
+    if sized := [candidate for candidate in candidates if candidate.sized_by_model]:
+        return chosen_way(sized, tokens)
     ordered = sorted(candidates, key=lambda candidate: (candidate != by_words, candidate.guessed))
     losses = list[tuple[Way, float, int]]()
     for candidate in ordered:

@@ -106,7 +106,8 @@ def _read(run: ReplayRun, model: AnyModel, options: Namespace) -> ReplayRun:
     texts, minutes = transcripts_of(run.recordings), options.minutes or MINUTES.default
     with running(options.workers) as execution:
         try:
-            return replace(run, read=read_card(run.card, model, texts, minutes, **execution))
+            read = read_card(run.card, model, texts, minutes, **execution)
+            return run.with_read(read, **execution)
         except ValueError as error:
             warn_each([f"No model read it: {error}."])
             return run

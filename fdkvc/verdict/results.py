@@ -38,7 +38,7 @@ from fdkvc.runs.record import Record
 from fdkvc.verdict.card import TARGETS, Card, ModelRead, find_card
 from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import Tables, dialog_lengths, find_sizes, least_lengths
+from fdkvc.verdict.search import Tables, cases_at, dialog_lengths, find_sizes, least_lengths
 from fdkvc.verdict.sentences import (
     card_record,
     card_sentences,
@@ -264,6 +264,19 @@ class ReplayRun(Run):
             )  # what a model lost, in columns
             tables["plan.csv"] = candidates.drop(columns="reading", errors="ignore")
         return tables
+
+    def with_read(self, read: ModelRead, **execution: Unpack[Execution]) -> Self:
+        """Return the run with what a model has read; sizes that it found are replayed by words."""
+        tried = {*zip(self.table.policy, self.table.budget, strict=True)}
+        asked = {name: size for name, size in read.sizes.items() if size is not None}
+        asked = {name: size for name, size in asked.items() if (name, size) not in tried}
+        if not asked or not self.source.startswith(LEXICAL):
+            return replace(self, read=read)
+        cases = cases_at(self.settings, asked)
+        tables = replay_arguments(cases, self.recordings, **execution)
+        table, arguments = map(pd.concat, zip((self.table, self.arguments), tables, strict=True))
+        settings = at_sizes(self.settings, (table, arguments))
+        return replace(self, read=read, settings=settings, table=table, arguments=arguments)
 
     @cached_property
     def card(self) -> Card | None:

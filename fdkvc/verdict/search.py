@@ -32,7 +32,7 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import METRICS, Metric
-from fdkvc.policies import Policy, usable
+from fdkvc.policies import Policy, read_policy, usable
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import cores, shared_workers
 
@@ -142,6 +142,22 @@ def reaches(recall: float, target: float) -> bool:
     return recall >= target - TOLERANCE
 
 
+def smallest_enough(recalls: Mapping[int, float], target: float) -> int | None:
+    """Return the smallest size whose recall is enough, as are those of all larger ones tried.
+
+    Examples
+    --------
+    >>> smallest_enough({10: 0.96, 20: 0.9, 30: 0.97, 40: 1.0}, 0.95)
+    30
+    """
+    smallest = None
+    for size, recall in sorted(recalls.items(), reverse=True):
+        if not reaches(recall, target):
+            break
+        smallest = size
+    return smallest
+
+
 def find_sizes(
     settings: Replay,
     recordings: Sequence[Recording],
@@ -197,26 +213,17 @@ def search(
 
     def progress(step: Progress) -> None:
         if report is not None:
-            ahead = max(int(np.ceil(np.log2(len(sizes)))), rounds + 1) * total
-            work_done, seconds = rounds * total + step.finished_jobs, perf_counter() - began
-            title = f"size {rounds + 1}, dialogs: {total:,}, ways: {len(policies)}"
-            report(Progress(work_done, max(ahead, work_done), title, seconds))
+            expected = int(np.ceil(np.log2(len(sizes))))
+            step = replace(step, title=f"dialogs: {total:,}, ways: {len(policies)}")
+            report(in_rounds(step, rounds, expected, began))
 
     execution["on_progress"] = progress
     while cancelled is None or not cancelled.is_set():
-        next_sizes = dict[str, tuple[int, ...]]()
-        for policy, recalls_by_size in tried.items():
-            groups = halves if policy in halved else halves[:1]
-            places = _places(recalls_by_size, len(sizes), target, groups)
-            if places:
-                next_sizes[policy] = tuple(sizes[place] for place in places)
-        if not next_sizes:
+        groups = {name: halves if name in halved else halves[:1] for name in policies}
+        asked = next_sizes(tried, sizes, target, groups)
+        if not asked:
             break
-        at_sizes = tuple(next_sizes.values())
-        chosen = tuple(policies[name] for name in next_sizes)
-        budgets = tuple(sorted({*chain.from_iterable(at_sizes)}))
-        cases = Cases(chosen, budgets, settings.heads[:1], settings.metrics, sizes=at_sizes)
-        ran = run_chunks(cases, jobs, **execution)
+        ran = run_chunks(cases_at(settings, asked), jobs, **execution)
         chunks += ran
         measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
         # Of the many metrics, the one needed.
@@ -235,21 +242,43 @@ def search(
     return _ordered(table, order), _ordered(arguments, order)
 
 
-def _places(
-    tried: Mapping[int, pd.Series],
-    count: int,
+def next_sizes(
+    tried: Mapping[str, Mapping[int, pd.Series]],
+    sizes: Sequence[int],
     target: float,
-    halves: Sequence[list[str]],
-) -> list[int]:
-    """Return the next places for all dialogs, the first of the `halves`, or else for a half."""
-    if not tried:
-        return [count // 2]
-    for dialogs in filter(None, halves):
-        means = {place: values.loc[dialogs].mean() for place, values in tried.items()}
-        place = next_place(means, count, target)
-        if place is not None:
-            return [place]
-    return []
+    groups: Mapping[str, Sequence[list[str]]],
+) -> dict[str, int]:
+    """Return the size to try next of each policy whose smallest one is not known.
+
+    `tried` has the recalls of dialogs by policy and place of a size. What is next for the first
+    group of a policy's dialogs comes first, then what is next for another.
+    """
+    asked = dict[str, int]()
+    for policy, recalls in tried.items():
+        if not recalls:
+            asked[policy] = sizes[len(sizes) // 2]
+            continue
+        for dialogs in filter(None, groups[policy]):
+            means = {place: values.loc[dialogs].mean() for place, values in recalls.items()}
+            place = next_place(means, len(sizes), target)
+            if place is not None:
+                asked[policy] = sizes[place]
+                break
+    return asked
+
+
+def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progress:
+    """Return the progress of a search in which so many rounds of the `expected` are done."""
+    total = max(expected, rounds + 1) * step.total
+    work_done, title = rounds * step.total + step.finished_jobs, f"size {rounds + 1}, {step.title}"
+    return Progress(work_done, total, title, perf_counter() - began)
+
+
+def cases_at(settings: Replay, asked: Mapping[str, int]) -> Cases:
+    """Return a replay of each of these policies at its size."""
+    policies = tuple(map(read_policy, asked))
+    budgets, sizes = tuple(sorted({*asked.values()})), tuple((size,) for size in asked.values())
+    return Cases(policies, budgets, settings.heads[:1], settings.metrics, sizes=sizes)
 
 
 def _ordered(table: pd.DataFrame, order: Mapping[str, int]) -> pd.DataFrame:

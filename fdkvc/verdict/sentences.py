@@ -171,14 +171,16 @@ def certainty_sentence(card: Card) -> str:
         parts.append("no model has read them, so a value counts as kept while its words are")
     else:
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
-        among += " that can be checked at this size"
+        among += " that can be checked"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
         lost = "" if best is None or best.reading is None else f": {reading_words(best.reading)}"
+        if best is not None and best.sized_by_model and best.reading and best.reading.values:
+            low, high = map(percent, best.reading.interval)
+            lost += f" ({low} to {high})"
         parts.append(f"{read.model} has read {among}{lost}")
         if word == PARTLY:
             parts.append(f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it")
-        if best != card.by_words and card.by_words is not None:
-            parts.append(f"by words it would be “{way_words(card.by_words.policy)}”")
+        parts += _beside_words(card)
     if best is not None and best.guessed:
         parts.append("its size is estimated without a model")
     source = read_policy(best.policy).core.source if best is not None else ""
@@ -186,6 +188,24 @@ def certainty_sentence(card: Card) -> str:
         parts.append(f"this way was {source.removeprefix(FITTED)}")
     lead = f"How sure: {word}. {_sentence(parts)}"
     return f"{lead} {promise_sentence(card)}".strip()
+
+
+def _beside_words(card: Card) -> list[str]:
+    """Return whether words or the model gave the size, and what words gave."""
+    best, words = card.best, card.by_words
+    sized = best is not None and best.sized_by_model
+    parts = ["its size is by words"]
+    if sized:
+        parts = ["the model found this size, by these values, so others may keep less"]
+    if words is None or words.size is None:
+        return parts if sized else []
+    if best is None or best.policy != words.policy:
+        name = way_words(words.policy)
+        return [*parts, f"by words it would be “{name}” with {words.size:,} tokens"]
+    if sized:
+        same = "words gave the same" if best.size == words.size else f"words gave {words.size:,}"
+        parts = [f"{parts[0]} ({same})"]
+    return parts
 
 
 def promise_sentence(card: Card) -> str:

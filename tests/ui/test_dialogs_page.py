@@ -705,7 +705,7 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     app = card(open_page("dialogs", file="dialogues"))
     checks = verdict_page._checks()
     check: Any = checks.find(app.session_state["dialogs/check"])
-    read = check.future.result(SECONDS)
+    read = check.future.result(SECONDS).read
     assert read.model == "bundled"
     assert read.scores
     settled(app.run())
@@ -724,7 +724,7 @@ def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.Mon
     chat = "\n".join(f"User: {n} chairs by the wall.\nAssistant: Noted." for n in range(40))
     app = card(open_dialogs(read_dialog_file(chat.encode(), "chat.txt")))
     check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
-    read = check.future.result(SECONDS)
+    read = check.future.result(SECONDS).read
     assert read.scores
     settled(app.run())
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
@@ -743,7 +743,7 @@ def test_a_model_reads_for_more_minutes_on_request(monkeypatch: pytest.MonkeyPat
 
     def read() -> Any:
         check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
-        return check.future.result(SECONDS)
+        return check.future.result(SECONDS).read
 
     assert read().dialogs == 1
     settled(app.number_input(key="dialogs/minutes").set_value(9).run())

@@ -38,6 +38,7 @@ from fdkvc.verdict.sentences import (
     card_record,
     card_sentences,
     certainty,
+    certainty_sentence,
     settings,
     short_grid,
     table_note,
@@ -243,6 +244,25 @@ def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
     card = card_of(read=read)
     assert card.best is not None
     assert card.best.policy == "sink", "0.1 nats and 1 value lost over all four, against 0.4 and 10"
+
+
+def test_a_model_that_finds_sizes_decides_by_them() -> None:
+    scores = {name: Reading(19, 20, 0.01, 5) for name in RECALL}
+    sizes: dict[str, int | None] = {"sinks(weighted-recency)": 400, "sink": 200, "fifo": None}
+    read = ModelRead("SmolLM2", ("d0", "d1"), 900, scores, sizes=sizes)
+    card = card_of(read=read)
+    assert card.best is not None
+    assert (card.best.policy, card.best.size, card.best.sized_by_model) == ("sink", 200, True)
+    assert card.by_words is not None
+    assert (card.by_words.policy, card.by_words.size) == ("sinks(weighted-recency)", 100)
+    assert card.promise is None, "words promise nothing of a size that they did not choose"
+    said = certainty_sentence(card)
+    assert "the model found this size" in said
+    assert "with 100 tokens" in said
+    sized = {way.policy: way.size for way in card.ways}
+    assert (sized["fifo"], sized["sinks(weighted-recency)"]) == (None, 400)
+    none = dict.fromkeys(sizes)
+    assert card_of(read=replace(read, sizes=none)).best is None
 
 
 def test_one_value_of_twenty_decides_nothing() -> None:

@@ -7,14 +7,23 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
-from fdkvc.models.answers import Answers, run_answers
+from fdkvc.models.answers import MEASURED, Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.verdict import checked
 from fdkvc.verdict.card import Card, Way
-from fdkvc.verdict.checked import MINUTE_TOKENS, check_language, read_card, sample_of, ways_to_read
+from fdkvc.verdict.checked import (
+    MINUTE_TOKENS,
+    Sized,
+    check_language,
+    check_loss,
+    read_card,
+    sample_of,
+    ways_to_read,
+)
 from fdkvc.verdict.model_shape import read_shape
+from fdkvc.verdict.search import sizes_of
 from fdkvc.verdict.today import Today, TodayLoss, ValueCount
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
@@ -125,7 +134,7 @@ def test_what_matters_is_read_first() -> None:
     loss = TodayLoss(Today.read("llama.cpp-shift"), counted, (0.5,) * 3, 1, 1, pd.DataFrame())
     names = [way.policy for way in ways_to_read(replace(card, today=loss))]
     assert names[:2] == ["sinks(weighted-recency)", "shift"], "the best and today's"
-    assert names[2:] == ["sinks(learned)", "sinks(surprisal)", "sinks(h2o)"]
+    assert names[2:] == ["sinks(learned)", "sinks(h2o)"]
 
 
 def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
@@ -135,7 +144,51 @@ def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
         check_language("SmolLM2", [words], 61)
 
 
-def test_a_model_reads_each_way_at_its_size() -> None:
+def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "ROUNDS", 10)
+    monkeypatch.setattr(checked, "MINUTE_WORK", 10**6)
+    card = card_of(("fifo", 100), ("sink", 80), ("sinks(h2o)", 99))
+    assert read_card(card, MODEL, DIALOGS, workers=1).sizes == {}, "it gets four values right"
+    monkeypatch.setattr(checked, "SIZING_VALUES", 1)
+    read = read_card(card, MODEL, DIALOGS, workers=1)
+    ladder = sorted({*sizes_of(card.tokens), 100, 80, 99})
+    full, found = 0.0, {name: size for name, size in read.sizes.items() if size is not None}
+    assert found
+    for name, size in found.items():
+        below = ladder[ladder.index(size) - 1]
+        losses = dict[int, float]()
+        for budget in (size, below):
+            settings = Sized((read_policy(name),), (budget,), sizes=(budget,))
+            table = run_answers(settings, MODEL, DIALOGS, workers=1)
+            whole = table[(table.policy == "full") & (table.metric == "values_right")]
+            full = (whole.value * whole["count"]).sum()
+            right = table[(table.policy == name) & (table.metric == "values_right_of_full")]
+            losses[budget] = round((right["count"] * (1 - right.value)).sum())
+        assert losses[size] <= max(1, 0.05 * full)
+        assert losses[below] > max(1, 0.05 * full), "of two neighbours the larger is the smallest"
+        reading = read.scores[name]
+        assert reading.values - reading.right == losses[size]
+
+
+def test_without_time_or_values_a_model_checks_the_sizes_by_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checked, "SIZING_VALUES", 1_000)
+    assert read_card(card_of(("sink", 80)), MODEL, DIALOGS, workers=1).sizes == {}
+
+
+def test_a_language_is_strange_by_the_loss_of_the_full_cache() -> None:
+    words = Transcript("one", (Turn("user", "abcd" * 10),))
+    rows = [("one", "", "full", 8, "nats", nats, 20) for nats in (4.0, 4.1)]
+    readable, strange = (pd.DataFrame([row], columns=[*MEASURED]) for row in rows)
+    check_loss("SmolLM2", [words], readable)
+    with pytest.raises(ValueError, match="SmolLM2 hardly reads this language"):
+        check_loss("SmolLM2", [words], strange)
+
+
+def test_a_model_reads_each_way_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "ROUNDS", 1)
+    monkeypatch.setattr(checked, "BY_TEXT", 3)
     few, many = min(TOTALS), max(TOTALS)
     ways = ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", many)
     card = card_of(*ways)

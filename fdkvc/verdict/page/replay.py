@@ -22,7 +22,7 @@ from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
-from fdkvc.verdict.card import Card, ModelRead, ways_for
+from fdkvc.verdict.card import Card, ways_for
 from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, read_file
 from fdkvc.verdict.report import replay_report
@@ -138,7 +138,7 @@ def _over_heads(table: pd.DataFrame) -> pd.DataFrame:
 
 def check_replay(
     card: Card, replayed: Replayed, minutes: int, **execution: Unpack[Execution]
-) -> ModelRead:
+) -> Replayed:
     """Let a model read dialogs of a replay under the ways of its card, for some minutes.
 
     It gives way to what a person waits for: once it is cancelled, up to hundreds of tokens are
@@ -146,7 +146,9 @@ def check_replay(
     """
     give_way()
     model = shared_language_model(CHECKED_WITH)
-    return read_card(card, model, transcripts_of(replayed.recordings), minutes, **execution)
+    read = read_card(card, model, transcripts_of(replayed.recordings), minutes, **execution)
+    execution.pop("on_progress", None)
+    return replayed.with_read(read, **execution)
 
 
 def read_on(result: Forgot, on_read: OnRead) -> Forgot:

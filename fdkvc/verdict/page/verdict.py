@@ -46,7 +46,7 @@ from fdkvc.ui.run_panel import (
     show_progress,
 )
 from fdkvc.ui.sidebar import ENTRY, TURN
-from fdkvc.verdict.card import TARGET, Card, ModelRead, Way, ways_for
+from fdkvc.verdict.card import TARGET, Card, Way, ways_for
 from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
 from fdkvc.verdict.page import choices
@@ -139,8 +139,9 @@ class Known:
         result: Replayed | None = self.search_job.result if self.search_job.finished else None
         if result is None:
             return None
-        read = None if self.check is None or not self.check.finished else self.check.result
-        return _asked(result, read, self.loss, self.shape, self.run.target)
+        if self.check is not None and self.check.finished and self.check.result is not None:
+            result = self.check.result
+        return _asked(result, self.loss, self.shape, self.run.target)
 
     @property
     def card(self) -> Card | None:
@@ -233,15 +234,9 @@ def _checks() -> Jobs:
 
 
 @cached
-def _asked(
-    result: Replayed,
-    read: ModelRead | None,
-    today: TodayLoss | None,
-    shape: ModelShape,
-    target: float,
-) -> Replayed:
+def _asked(result: Replayed, today: TodayLoss | None, shape: ModelShape, target: float) -> Replayed:
     """Return a replay with what its card needs, so that the card is computed once."""
-    return replace(result, read=read, today=today, shape=shape, target=target)
+    return replace(result, today=today, shape=shape, target=target)
 
 
 def _choose_shape(page: str) -> tuple[str, ModelShape]:
@@ -333,10 +328,19 @@ def _show_reader(page: str, known: Known) -> None:
         st.caption("No model is installed to read them. To install SmolLM2 (93 MB):")
         st.code(MODEL_COMMAND, language=None)
     elif check is not None and not check.finished:
-        title = "SmolLM2 is checking: "
+        title = "SmolLM2 is reading: "
         show_progress(check, "Stop", f"{page}/check/stop", "It is by words only then.", title)
-    elif check is not None and check.result is None:
-        st.caption(plain(check.problem))
+    elif check is not None:
+        if check.result is None:
+            st.caption(plain(check.problem))
+        longer = min(5 * held(page, MINUTES), int(MINUTES.high or 0))
+        st.button(
+            f"Read for {longer} min",
+            key=f"{page}/check/longer",
+            help="The longer it reads, the more values it sizes the ways by.",
+            on_click=hold,
+            args=(page, MINUTES, longer),
+        )
 
 
 @cached
