@@ -186,8 +186,8 @@ def build_parser() -> _Parser:
     dialogs.option("--out", "DIR", TABLES)
 
     forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
-    log = "log of Claude Code, Codex, pi, Gemini CLI or opencode, or a folder of them; default: "
-    log += "an example"
+    log = "log of Claude Code, Codex, pi, Copilot CLI, Gemini CLI or opencode, or a folder of "
+    log += "them; default: an example"
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
     forgot.several("--ways", "POLICY", "policies to compare; default: five ways")
     middle = "tokens that the other ways keep, by default those that stayed; a session without "

@@ -35,7 +35,8 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
     if not sessions:
         raise ValueError(
             f"{name!r} is not a session of a supported coding agent (Claude Code, Codex, pi, "
-            "Gemini CLI, opencode): python -m fdkvc dialogs replays other conversations"
+            "Copilot CLI, Gemini CLI, opencode): python -m fdkvc dialogs replays "
+            "other conversations"
         )
     compacted = [session for session in sessions if session.compactions]
     if options.at is not None and not compacted:

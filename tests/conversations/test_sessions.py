@@ -16,6 +16,7 @@ from fdkvc.conversations.formats import (
 )
 from fdkvc.core import json_input
 from tests.conversations.test_format_cases import CASES
+from tests.conversations.test_other_agents import COPILOT, GEMINI_CLI, OPENCODE, export
 from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, joined, texts
 
@@ -104,13 +105,15 @@ def test_any_value_in_a_line_is_read_or_named() -> None:
         [{"type": 3}],
         {"role": "user"},
     )
-    for content in ([*agent[:12], *agent[18:24]], codex):
+    for content in ([*agent[:12], *agent[18:24]], codex, COPILOT, GEMINI_CLI, OPENCODE):
         for _ in range(25):
             changed = copy.deepcopy(content)
             for row in drawn.sample(changed, 3):
                 replace_any(row, drawn, drawn.choice(others))
             try:
-                sessions = read_sessions(joined(changed))
+                sessions = read_sessions(
+                    export(*changed) if content is OPENCODE else joined(changed)
+                )
             except ValueError as error:
                 assert_one_sentence(error)
             else:

@@ -19,9 +19,12 @@ from fdkvc.conversations.formats import (
     claude,
     claude_code,
     codex,
+    copilot_cli,
+    gemini_cli,
     general,
     inspect_log,
     markdown,
+    opencode,
     pi,
     plain,
     preferences,
@@ -77,6 +80,9 @@ FORMATS: dict[str, Format] = {
         claude_code.FORMAT,
         codex.FORMAT,
         pi.FORMAT,
+        copilot_cli.FORMAT,
+        gemini_cli.FORMAT,
+        opencode.FORMAT,
         markdown.FORMAT,
         plain.FORMAT,
     )
@@ -176,8 +182,8 @@ def read_dialogs(
 def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     """Read the sessions of a coding agent's log: its own, and those of its subagents.
 
-    Sessions of Gemini CLI and opencode are read as dialogs are, without their compactions. There
-    are none in a file of another kind. Raises a ValueError as `read_dialogs`
+    Sessions of former versions of Gemini CLI and Copilot CLI, which record no compaction, are read
+    as dialogs are. There are none in a file of another kind. Raises a ValueError as `read_dialogs`
     does, and if nobody says anything.
     """
     text, _ = _text_of(content, name)
@@ -192,8 +198,8 @@ def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     return tuple(sessions)
 
 
-_OTHER_AGENTS = re.compile(r'"projectHash"\s*:|"sessionID"\s*:\s*"ses_')
-"""What is at the beginning of sessions of Gemini CLI and opencode."""
+_OTHER_AGENTS = re.compile(r'"projectHash"\s*:|"chatMessages"\s*:')
+"""What is at the beginning of sessions of former versions of Gemini CLI and Copilot CLI."""
 
 
 def is_agents_log(content: bytes, name: str = "") -> bool:

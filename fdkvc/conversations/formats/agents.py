@@ -6,10 +6,11 @@ that was cut off can be read.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from json import JSONDecoder
 from typing import Any, Protocol
@@ -56,6 +57,9 @@ def unread_line(kind: str, *, is_silent: bool) -> str:
 
 LEFT_BRANCH = "message before which the user went back"
 
+NO_SUMMARY = "The file has its boundary, but not its summary."
+"""A note on a compaction."""
+
 Line = tuple[Mapping[str, Any], str]
 """The object of a line, and its place, such as "line 12"."""
 
@@ -67,11 +71,22 @@ def agent_format(
     reader: Callable[[Unread], "Reader"],
 ) -> Format:
     """Return a format of logs, recognized by any of their first lines."""
+    return log_format(key, label, partial(_any_line, is_line), reader, lines_of)
+
+
+def log_format(
+    key: str,
+    label: str,
+    recognizes: Callable[[str], bool],
+    reader: Callable[[Unread], "Reader"],
+    lines: Callable[[str, Unread], Iterator[Line]],
+) -> Format:
+    """Return a format of logs whose `lines` may be parts of one object."""
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
         log, times, forks, folder = reader(unread), dict[str, float](), list[str](), ""
-        for line, place in lines_of(text, unread):
+        for line, place in lines(text, unread):
             log.read(line, place)
             times[place] = _time(line.get("timestamp"))
             folder = folder or _folder(line)
@@ -87,25 +102,29 @@ def agent_format(
         for session in read_sessions(text):
             yield from transcripts_of(session, calls)
 
-    def recognizes(text: str) -> bool:
-        # A file of another format may be one line of 50 MB: only short lines are tried.
-        text = text.lstrip()[:MAX_SAMPLED_CHARACTERS] if _is_list(text) else text
-        sample = (line for line in _numbered(text) if len(line[1]) < MAX_SAMPLED_CHARACTERS)
-        for _, (_, line) in zip(range(MAX_SAMPLED_LINES), sample, strict=False):
-            try:
-                check_structure(line.encode())
-                value = parse_json(line)
-            except ValueError:
-                continue
-            if isinstance(value, dict) and is_line(value):
-                return True
-        return False
-
     return Format(key, label, ("jsonl",), None, read, recognizes, read_sessions)
 
 
+def _any_line(is_line: Callable[[Mapping[str, Any]], bool], text: str) -> bool:
+    """Whether any of the first lines of a text is one of a log."""
+    # A file of another format may be one line of 50 MB: only short lines are tried.
+    text = text.lstrip()[:MAX_SAMPLED_CHARACTERS] if _is_list(text) else text
+    sample = (line for line in _numbered(text) if len(line[1]) < MAX_SAMPLED_CHARACTERS)
+    for _, (_, line) in zip(range(MAX_SAMPLED_LINES), sample, strict=False):
+        try:
+            check_structure(line.encode())
+            value = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and is_line(value):
+            return True
+    return False
+
+
 def _time(timestamp: Any) -> float:
-    """Return a time in seconds, 0 if it is none."""
+    """Return a time in seconds, from a text or from milliseconds; 0 if it is none."""
+    if type(timestamp) in (int, float):
+        return float(timestamp) / 1000
     if isinstance(timestamp, str):
         with suppress(ValueError, OverflowError):
             return datetime.fromisoformat(timestamp).timestamp()
@@ -114,8 +133,12 @@ def _time(timestamp: Any) -> float:
 
 def _header(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a line says of its session."""
-    payload = line.get("payload") if line.get("type") == "session_meta" else line
-    return payload if isinstance(payload, dict) else {}
+    match line:
+        case {"type": "session_meta", "payload": dict(header)}:
+            return header
+        case {"type": "session.start", "data": {"context": dict(header)}}:
+            return header
+    return line
 
 
 def _folder(line: Mapping[str, Any]) -> str:
@@ -237,6 +260,11 @@ class Thread:
         self.is_fresh = False
         return self.context[-1]
 
+    def say(self, message: Mapping[str, Any], place: str, unread: Unread) -> None:
+        """Add what a person, a tool or the model said."""
+        for turn, location in turns_of_answer(message, place, unread):
+            self.add(turn, location)
+
     def join(self, index: int, message: Mapping[str, Any]) -> None:
         """Add the parts and calls of a line to an answer, except those that it already has."""
         answer, fields = self.messages[index][0], ("content", "tool_calls")
@@ -262,6 +290,8 @@ class Thread:
         `recorded` are the tokens before and after, if the file names them; `missing` is the number
         of lines that stayed and have not come yet.
         """
+        if not summary and "kind" not in details:
+            details = {**details, "note": details.get("note") or NO_SUMMARY}
         context = [*self.context]
         self.kept += len(context)
         it_has = f"{self.name}, {place}: its contexts so far have"
@@ -294,6 +324,30 @@ class Thread:
             }
         )
         self.is_fresh = True
+
+    @property
+    def summaries(self) -> set[int]:
+        """The messages that were written in place of what left."""
+        return {index for compaction in self.compactions for index in compaction["summary"]}
+
+    def clear(
+        self,
+        place: str,
+        calls: Container[str],
+        recorded: tuple[int | None, int | None] = (None, None),
+        trigger: str = "",
+    ) -> bool:
+        """Take the results of some calls from the context; return whether there were any."""
+        messages = {index: self.messages[index][0] for index in self.context}
+        stays = [
+            index
+            for index, message in messages.items()
+            if not (is_result(message) and call_id(message) in calls)
+        ]
+        if len(stays) == len(messages):
+            return False
+        self.compact(place, [], stays, recorded, trigger=trigger, kind="cleared")
+        return True
 
     def stay(self, messages: Iterable[int]) -> None:
         """Keep more messages at the last compaction."""
@@ -475,8 +529,14 @@ def session_of(transcript: Transcript) -> Session:
         Message(turn, f"message {number + 1}", tuple(calls.get(number, ())))
         for number, turn in enumerate(transcript.turns)
     )
-    note = "Compactions of this agent are not read."
+    note = "This version of the agent records no compactions."
     return Session(transcript.name, messages, (tuple(range(len(messages))),), notes=(note,))
+
+
+def summary_of(text: Any) -> list[dict[str, Any]]:
+    """Return a summary as a message, or none if it is no text with words."""
+    is_text = isinstance(text, str) and text.strip()
+    return [{"role": "user", "content": text, "tool_calls": []}] if is_text else []
 
 
 def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Line]:

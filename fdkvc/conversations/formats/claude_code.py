@@ -207,11 +207,6 @@ class _Reader:
         if boundary is None and summary is None:
             return
         metadata = _field(boundary[0], "compactMetadata", dict) if boundary else {}
-        notes = []
-        if boundary is None:
-            notes.append("The file has its summary, but not its boundary.")
-        if summary is None:
-            notes.append("The file has its boundary, but not its summary.")
         stays, agent.late = self._preserved(metadata, agent)
         agent.compact(
             place if boundary is None else boundary[1],
@@ -221,7 +216,7 @@ class _Reader:
             stays,
             (_count(metadata, "preTokens"), _count(metadata, "postTokens")),
             trigger=clean_name(_field(metadata, "trigger", str)),
-            note=" ".join(notes),
+            note="" if boundary else "The file has its summary, but not its boundary.",
             missing=len(agent.late),
         )
         waiting, agent.waiting = agent.waiting, []
@@ -253,16 +248,12 @@ class _Reader:
     def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
         """Take the results that a line names as cleared from the context."""
         metadata = _field(line, "microcompactMetadata", dict)
-        cleared = {*_texts(metadata, "compactedToolIds")}
-        calls = {index: agent.messages[index][0].get("tool_use_id") for index in agent.context}
-        stays = [index for index, call in calls.items() if str(call) not in cleared]
-        if len(stays) == len(agent.context):
-            self.unread.add("line of type 'system, microcompact_boundary'")
-            return
         size_before, saved = _count(metadata, "preTokens"), _count(metadata, "tokensSaved")
         size_after = None if size_before is None or saved is None else size_before - saved
+        calls, sizes = {*_texts(metadata, "compactedToolIds")}, (size_before, size_after)
         trigger = clean_name(_field(metadata, "trigger", str))
-        agent.compact(place, [], stays, (size_before, size_after), trigger=trigger, kind="cleared")
+        if not agent.clear(place, calls, sizes, trigger):
+            self.unread.add("line of type 'system, microcompact_boundary'")
 
 
 MAX_APART = 512

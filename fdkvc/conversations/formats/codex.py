@@ -116,7 +116,6 @@ class _Reader:
         message = message if isinstance(message, str) else ""
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
-        summaries = {index for compaction in thread.compactions for index in compaction["summary"]}
         stays: list[int] = []
         summary: list[Mapping[str, Any]] = []
         note = ""
@@ -133,7 +132,7 @@ class _Reader:
         else:
             leaving = KEPT_BYTES
             for (role, text, _), index in reversed(earlier.items()):  # the newest first
-                if index in summaries:  # which the new one replaces
+                if index in thread.summaries:  # which the new one replaces
                     continue
                 if role == "user":
                     leaving -= len(text.encode())
@@ -143,8 +142,6 @@ class _Reader:
         # 2. The summary, which the line has too.
         if message and not any(message in _text(spoken) for spoken in summary):
             summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
-        if not summary and not note:
-            note = "The file has its boundary, but not its summary."
         thread.compact(place, summary, stays, note=note)
 
 

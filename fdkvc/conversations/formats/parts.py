@@ -245,7 +245,9 @@ def _words(output: Any) -> Any:
                 return _words(value)
             if kind == "content" and isinstance(value, list):
                 return value
-        case {"status": str(), "value": value} | {"text": str(value)} if len(output) <= 2:
+        case {"status": str(), "value": value} | {"text": str(value)} | {"output": str(value)} if (
+            len(output) <= 2
+        ):
             return value if isinstance(value, list) else _words(value)
     if isinstance(output, list) and output and all(map(_is_text, output)):
         return output
@@ -289,7 +291,8 @@ def _calls_in(
         unread.part(kind)
         return
     function = _function(call, key, field)
-    results = [{"role": "tool", "content": content, "tool_call_id": key}]
+    failed = {"is_error": True} if call.get("status") == "error" else {}
+    results = [{"role": "tool", "content": content, "tool_call_id": key, **failed}]
     yield {"function": function}, results if field else []
 
 

@@ -9,7 +9,7 @@ leaves the context.
 from collections.abc import Mapping
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer, unread_line
+from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
 from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.unread import Unread
 
@@ -66,8 +66,7 @@ class _Reader:
                 message = {"role": "user", "content": f"Ran `{command}`:\n{output}"}
             case {"summary": str(summary)}:
                 message = {"role": "user", "content": summary}
-        for turn, location in turns_of_answer(message, place, self.unread):
-            self.thread.add(turn, location)
+        self.thread.say(message, place, self.unread)
         match message.get("usage"):
             case {"totalTokens": int(tokens)}:
                 self.thread.use(tokens)
@@ -82,8 +81,7 @@ class _Reader:
         self.thread.leave({index for numbers in left_ranges for index in numbers}, self.unread)
 
     def _compact(self, line: Mapping[str, Any], place: str) -> None:
-        thread, summary = self.thread, line.get("summary")
-        first = None
+        thread, first = self.thread, None
         match line:
             case {"firstKeptEntryId": str(key)} if key in self.messages:
                 first = self.messages[key].start
@@ -92,10 +90,9 @@ class _Reader:
         tokens = line.get("tokensBefore")
         thread.compact(
             place,
-            [{"role": "user", "content": summary, "tool_calls": []}] if summary else [],
+            summary_of(line.get("summary")),
             [index for index in thread.context if first is not None and index >= first],
             (tokens if isinstance(tokens, int) else None, None),
-            note="" if summary else "The file has its boundary, but not its summary.",
         )
 
 

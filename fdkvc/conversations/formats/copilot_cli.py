@@ -1,0 +1,114 @@
+"""Sessions of GitHub Copilot CLI: JSON Lines, an event with its ``data`` on each.
+
+After ``session.compaction_complete`` the model has its ``summaryContent``, all that the user said,
+word for word, and what came after ``session.compaction_start``, as the agent works on meanwhile.
+Events with an ``agentId`` belong to a subagent.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
+from fdkvc.conversations.formats.base import parts_in
+from fdkvc.core.transcripts import clean_name
+from fdkvc.core.unread import Unread
+
+SPOKEN = ("handoff", "message", "notification")
+"""Ends of types of events with words; other events are bookkeeping."""
+
+CALL = ("toolCallId", "name", "arguments")
+"""Fields of a call that are read."""
+
+
+def is_line(value: Mapping[str, Any]) -> bool:
+    """Whether an object is an event with which a session begins, or a message."""
+    kinds = ("session.start", "session.resume", "user.message", "assistant.message")
+    return value.get("type") in kinds and isinstance(value.get("data"), dict)
+
+
+class _Reader:
+    def __init__(self, unread: Unread) -> None:
+        self.unread = unread
+        self.threads = {"": Thread("session")}
+        self.starts: dict[str, int] = {}  # messages before a compaction began, by thread
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        data = line["data"] if isinstance(line.get("data"), dict) else {}
+        key = str(line.get("agentId") or data.get("parentToolCallId") or "")
+        if key not in self.threads:
+            self.threads[key] = Thread(f"subagent {clean_name(key)}")
+        thread = self.threads[key]
+        match {**data, "type": line.get("type")}:
+            case {"type": "user.message", "content": str(text), "source": str(source)} if source:
+                thread.attach(text, place)
+            case {"type": "user.message", "content": str(text)}:
+                thread.say({"role": "user", "content": text}, place, self.unread)
+            case {"type": "assistant.message", "content": str(text)}:
+                thread.say(_answer(text, data), place, self.unread)
+            case {"type": "tool.execution_complete", "toolCallId": str()}:
+                thread.say(_result(data), place, self.unread)
+            case {"type": "system.message", "content": str(text)}:
+                message = {"role": "system", "content": text, "tool_calls": []}
+                if message not in [thread.messages[index][0] for index in thread.context]:
+                    thread.add(message, place)
+            case {"type": "skill.invoked" | "system.notification", "content": str(text)}:
+                thread.attach(text, place)
+            case {"type": "session.compaction_start"}:
+                self.starts[key] = len(thread.messages)
+            case {"type": "session.compaction_complete", "success": True}:
+                self._compact(thread, self.starts.pop(key, len(thread.messages)), data, place)
+            case {"type": "session.truncation", "messagesRemovedDuringTruncation": int(number)}:
+                thread.notes.append(
+                    f"{place}: {number:,} messages left, the file does not say which."
+                )
+            case {"type": "session.context_cleared"}:
+                thread.leave({*thread.context}, self.unread)
+            case {"type": kind}:
+                is_silent = not str(kind).endswith(SPOKEN)
+                self.unread.add(unread_line(str(kind), is_silent=is_silent))
+
+    def end(self) -> list[Thread]:
+        return [*self.threads.values()]
+
+    def _compact(self, thread: Thread, start: int, data: Mapping[str, Any], place: str) -> None:
+        said = {
+            index
+            for index in thread.context
+            if thread.messages[index][0].get("role") in ("system", "user")
+        }
+        new = {index for index in thread.context if index >= start}
+        sizes = [data.get(f"{name}CompactionTokens") for name in ("pre", "post")]
+        earlier, later = (size if isinstance(size, int) else None for size in sizes)
+        thread.compact(
+            place,
+            summary_of(data.get("summaryContent")),
+            said - thread.summaries | new,
+            (earlier, later),
+            trigger="manual" if data.get("trigger") == "manual" else "auto",
+        )
+
+
+def _answer(text: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer with its calls as a message."""
+    thinking = [{"type": "thinking"}] * bool(data.get("reasoningText"))
+    calls = [
+        {"type": "tool_use", **{name: call.get(name) for name in CALL}}
+        for call in parts_in([data], "toolRequests")
+    ]
+    return {"role": "assistant", "content": [*thinking, {"type": "text", "text": text}, *calls]}
+
+
+def _result(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool returned as a message."""
+    match data:
+        case {"success": False, "error": {"message": str(text)}}:
+            part: dict[str, Any] = {"content": text, "is_error": True}
+        case {"result": {"content": str(text)}}:
+            part = {"content": text}
+        case _:
+            part = {"content": "", "is_error": data.get("success") is False}
+    part |= {"type": "tool_result", "toolCallId": data["toolCallId"]}
+    return {"role": "user", "content": [part]}
+
+
+FORMAT = agent_format("copilot-cli", "sessions of GitHub Copilot CLI", is_line, _Reader)

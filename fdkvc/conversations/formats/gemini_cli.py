@@ -1,0 +1,90 @@
+"""Sessions of Gemini CLI: JSON Lines, a message on each; one that is written again has more calls.
+
+``$set`` with ``messages`` is what the model has in context from then on: if some of those so far
+are not among them, the new ones are the summary. Sessions that are one object have no compactions.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer, unread_line
+from fdkvc.conversations.formats.base import parts_in
+from fdkvc.conversations.formats.parts import call_id
+from fdkvc.core.unread import Unread
+
+CALL = ("id", "name", "args")
+"""Fields of a call that are read."""
+
+
+def is_line(value: Mapping[str, Any]) -> bool:
+    """Whether an object is the first line of a session."""
+    return value.keys() >= {"projectHash", "sessionId"} and "messages" not in value
+
+
+class _Reader:
+    def __init__(self, unread: Unread) -> None:
+        self.unread = unread
+        self.thread = Thread("session")
+        self.numbers: dict[str, list[int]] = {}  # of the messages of each record, by its id
+        self.results = set[str]()  # the ids of calls whose results were added
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        match line:
+            case {"$rewindTo": str(key)}:
+                first = min(self.numbers.get(key, [0]), default=0)
+                leaving = {index for index in self.thread.context if index >= first}
+                self.thread.leave(leaving, self.unread)
+            case {"$set": {"messages": list(rows)}}:
+                self._replace([row for row in rows if isinstance(row, dict)], place)
+            case {"id": str(key), "type": "user" | "gemini"}:
+                self._say(key, line, place)
+            case _:
+                kind = line.get("type")
+                self.unread.add(unread_line(str(kind), is_silent=kind is None))
+
+    def end(self) -> list[Thread]:
+        return [self.thread]
+
+    def _say(self, key: str, line: Mapping[str, Any], place: str) -> None:
+        """Add a record, or what it has more than when it was written before."""
+        numbers = self.numbers.setdefault(key, [])
+        for turn in self._turns(line, place):
+            if numbers and turn["role"] == "assistant":
+                self.thread.join(numbers[0], turn)
+            elif not numbers or turn["role"] == "tool":
+                numbers.append(self.thread.add(turn, place))
+        match line.get("tokens"):
+            case {"total": int(tokens)}:
+                self.thread.use(tokens)
+
+    def _turns(self, line: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+        """Yield a record's words and calls, and the results that were not added before."""
+        content, failed = line.get("content"), set[str]()
+        parts = [*content] if isinstance(content, list) else [{"text": content}]
+        for call in parts_in([line], "toolCalls"):
+            parts.append({"functionCall": {name: call.get(name) for name in CALL}})
+            parts += parts_in([call], "result")
+            failed |= {str(call.get("id"))} if call.get("status") == "error" else set()
+        role = "user" if line.get("type") == "user" else "assistant"
+        message = {"role": role, "content": parts}
+        for turn, _ in turns_of_answer(message, place, self.unread):
+            key = call_id(turn) if turn["role"] == "tool" else ""
+            if key not in self.results:
+                yield {**turn, "is_error": key in failed}
+            self.results |= {key} if key else set()
+
+    def _replace(self, rows: list[Mapping[str, Any]], place: str) -> None:
+        """Read what the model has in context from now on."""
+        stays = {index for row in rows for index in self.numbers.get(str(row.get("id")), ())}
+        new = [row for row in rows if str(row.get("id")) not in self.numbers]
+        if not {*self.thread.context} - stays:
+            for row in new:
+                self._say(str(row.get("id")), row, place)
+            return
+        summary = [(str(row.get("id")), turn) for row in new for turn in self._turns(row, place)]
+        self.thread.compact(place, [turn for _, turn in summary], stays)
+        for number, (key, _) in enumerate(summary, start=len(self.thread.messages) - len(summary)):
+            self.numbers.setdefault(key, []).append(number)
+
+
+FORMAT = agent_format("gemini-cli", "sessions of Gemini CLI", is_line, _Reader)

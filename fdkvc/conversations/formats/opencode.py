@@ -1,0 +1,109 @@
+"""Sessions of opencode, as its export writes them: ``info`` and ``messages``, or a list of these.
+
+A message has ``info`` and ``parts``. A user's message with a part ``compaction`` asks for a
+summary, which is an answer with ``summary: true``; the messages from ``tail_start_id`` on stay.
+Results whose ``state.time.compacted`` is set were cleared at that time.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fdkvc.conversations.formats.agents import (
+    BOOKKEEPING,
+    Line,
+    Thread,
+    log_format,
+    summary_of,
+)
+from fdkvc.conversations.formats.base import parts_in
+from fdkvc.conversations.formats.messages import texts_in
+from fdkvc.core.json_input import check_structure, parse_json, require
+from fdkvc.core.limits import MAX_SAMPLED_CHARACTERS
+from fdkvc.core.unread import Unread
+
+_MARK = re.compile(r'"sessionID"\s*:\s*"ses_')
+"""What is at the beginning of a session."""
+
+
+TRIGGERS = {"True": "auto", "False": "manual"}
+"""What began a compaction, by the field ``auto`` of the part that asks for it."""
+
+
+def _messages(text: str, unread: Unread) -> Iterator[Line]:
+    """Yield each message, with its time and the session's folder as other logs have them."""
+    check_structure(text.encode())
+    value = parse_json(text)
+    owner = value if isinstance(value, dict) else {"messages": value}
+    rows = require(owner, "messages", list, "the file")
+    header = owner.get("info")
+    folder = header.get("directory") if isinstance(header, dict) else None
+    for number, row in enumerate(rows, start=1):
+        match row:
+            case {"info": {"time": {"created": int() | float() as created}}}:
+                row = {**row, "timestamp": created}
+        if isinstance(row, dict):
+            yield {**row, "cwd": folder}, f"message {number}"
+        else:
+            unread.add(f"message {number}, which is not an object")
+
+
+class _Reader:
+    def __init__(self, unread: Unread) -> None:
+        self.unread = unread
+        self.thread = Thread("session")
+        self.firsts: dict[str, int] = {}  # the first message of each line, by its id
+        self.requests: dict[str, Mapping[str, Any]] = {}  # for a summary, by the id of the line
+        self.cleared: dict[str, float] = {}  # when the result of a call was cleared
+
+    def read(self, line: Mapping[str, Any], place: str) -> None:
+        info, parts = line.get("info"), [*parts_in([line], "parts")]
+        info = info if isinstance(info, dict) else {}
+        time = line.get("timestamp", 0)
+        due = {call for call, moment in self.cleared.items() if moment <= time}
+        self.cleared = {call: self.cleared[call] for call in self.cleared.keys() - due}
+        self.thread.clear(place, due)
+        key = str(info.get("id"))
+        self.firsts[key] = len(self.thread.messages)
+        request = next((part for part in parts if part.get("type") == "compaction"), None)
+        if request is not None:
+            self.requests[key] = request
+        elif info.get("summary") is True:
+            self._compact(info, parts, place)
+        else:
+            self._say(info, parts, place)
+
+    def end(self) -> list[Thread]:
+        return [self.thread]
+
+    def _say(self, info: Mapping[str, Any], parts: list[Mapping[str, Any]], place: str) -> None:
+        self.thread.say({"role": info.get("role"), "content": parts}, place, self.unread)
+        for part in parts:
+            match part:
+                case {"callID": str(call), "state": {"time": {"compacted": int(moment)}}}:
+                    self.cleared[call] = moment
+        match info.get("tokens"):
+            case {"input": int(new), "output": int(out), "cache": {"read": int(read)}}:
+                self.thread.use(new + out + read)
+
+    def _compact(self, info: Mapping[str, Any], parts: list[Mapping[str, Any]], place: str) -> None:
+        if info.get("error") or not info.get("finish"):
+            self.unread.add(BOOKKEEPING)
+            return
+        request = self.requests.get(str(info.get("parentID")), {})
+        first = self.firsts.get(str(request.get("tail_start_id")), len(self.thread.messages))
+        self.thread.compact(
+            place,
+            summary_of("\n".join(texts_in(parts))),
+            [index for index in self.thread.context if index >= first],
+            trigger=TRIGGERS.get(str(request.get("auto")), ""),
+        )
+
+
+def _is_session(text: str) -> bool:
+    beginning = text[:MAX_SAMPLED_CHARACTERS]
+    is_json = re.match(r'\s*(\{.*"messages"\s*:\s*)?\[', beginning, re.DOTALL)
+    return is_json is not None and _MARK.search(beginning) is not None
+
+
+FORMAT = log_format("opencode", "sessions of opencode", _is_session, _Reader, _messages)
