@@ -20,6 +20,7 @@ from fdkvc.verdict.card import (
     MEASURED_VALUES,
     PAYS,
     PAYS_TOKENS,
+    SIMPLEST,
     WITHOUT_CALLS,
     Card,
     Reading,
@@ -33,6 +34,12 @@ FITTED = "this project; "
 
 MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words only", "a guess"
 """How sure the card is."""
+
+SMALL = 0.1
+"""The share of a conversation up to which the card says why so little is enough."""
+
+NEWEST = (*SIMPLEST[:4], "fifo")
+"""Ways that keep the newest tokens, with a system prompt at most."""
 
 ROWS = 6
 """Of the short table."""
@@ -181,6 +188,7 @@ def certainty_sentence(card: Card) -> str:
         if word == PARTLY:
             parts.append(f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it")
         parts += _beside_words(card)
+    parts += _why_small(card)
     if best is not None and best.guessed:
         parts.append("its size is estimated without a model")
     source = read_policy(best.policy).core.source if best is not None else ""
@@ -188,6 +196,19 @@ def certainty_sentence(card: Card) -> str:
         parts.append(f"this way was {source.removeprefix(FITTED)}")
     lead = f"How sure: {word}. {_sentence(parts)}"
     return f"{lead} {promise_sentence(card)}".strip()
+
+
+def _why_small(card: Card) -> list[str]:
+    """Return why a very small size is enough, by how many values."""
+    best = card.best
+    if best is None or best.size is None or best.size > SMALL * card.tokens or not best.values:
+        return []
+    values, lost = best.values.values, best.values.lost
+    place = f"in the last {best.size:,} tokens" if best.policy in NEWEST else "in what it keeps"
+    return [
+        f"so small a size is enough because {values - lost:,} of {count(values, 'value')} that "
+        f"calls need stood {place}, and what needs an older one loses it"
+    ]
 
 
 def _beside_words(card: Card) -> list[str]:

@@ -246,6 +246,16 @@ def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
     assert card.best.policy == "sink", "0.1 nats and 1 value lost over all four, against 0.4 and 10"
 
 
+def test_a_very_small_size_says_why_it_is_enough() -> None:
+    recall = {"shift": (1.0, 1.0, 1.0), "fifo": (0.5, 0.6, 0.7)}
+    card = card_of(recall)
+    assert card.best is not None
+    assert card.best.size == SIZES[0] <= 100
+    said = certainty_sentence(card)
+    assert f"32 of 40 values that calls need stood in the last {SIZES[0]} tokens" in said
+    assert "so small" not in certainty_sentence(card_of({"shift": (0.5, 0.96, 0.96)}))
+
+
 def test_a_model_that_finds_sizes_decides_by_them() -> None:
     scores = {name: Reading(19, 20, 0.01, 5) for name in RECALL}
     sizes: dict[str, int | None] = {"sinks(weighted-recency)": 400, "sink": 200, "fifo": None}
