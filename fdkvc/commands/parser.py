@@ -200,6 +200,7 @@ def build_parser() -> _Parser:
     defaults = "default: 6.25,0.5,25,5 (Claude Opus 5)"
     forgot.option("--prices", "W,R,O[,M]", f"{dollars}; {lifetime}; {defaults}")
     forgot.flag("--json", "print JSON, with all losses")
+    forgot.option("--out", "FILE.svg", "also draw what was lost, by project or by compaction")
     forgot.flag("--without-words", "write values as their kind and length")
 
     answers = command("answers", "measure what a model's answers lose when policies evict")

@@ -1,12 +1,13 @@
 """``forgot``: what a session of a coding agent forgot at its compactions, and what that cost."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 from time import perf_counter
 
 from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
-from fdkvc.conversations.forgot_folder import folder_json, folder_text, losses_in
-from fdkvc.conversations.forgot_report import as_json, as_text, none_sentence
+from fdkvc.conversations.forgot_folder import folder_json, folder_text, losses_by_project, losses_in
+from fdkvc.conversations.forgot_report import as_json, as_text, lost_kinds, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.lexical import Encoder
 from fdkvc.conversations.price import LIST_PRICES, Prices
@@ -76,6 +77,10 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
                 f"\nWithout a compaction, and not compared: {count(rest_count, 'conversation')}."
             )
     flush(text + "\n")
+    if options.out is not None:
+        names = [f"{row.session.name}, compaction {row.number + 1}" for row in results]
+        kinds = [lost_kinds(row.lost()) for row in results]
+        _draw(options.out, dict(zip(names, kinds, strict=True)))
 
 
 def _folder_command(options: Namespace, folder: Path, encoding: Encoder) -> None:
@@ -91,3 +96,12 @@ def _folder_command(options: Namespace, folder: Path, encoding: Encoder) -> None
         warn(f"Not read: {sentence}")
     words = not options.without_words
     flush((folder_json if options.json else folder_text)(losses, words) + "\n")
+    if options.out is not None:
+        _draw(options.out, losses_by_project(losses, words))
+
+
+def _draw(path: str, losses: Mapping[str, Mapping[str, int]]) -> None:
+    """Write a chart of losses; Altair is loaded only for one."""
+    from fdkvc.conversations.losses_chart import write_picture
+
+    write_picture(Path(path), losses)

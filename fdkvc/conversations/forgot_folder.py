@@ -15,6 +15,7 @@ from fdkvc.conversations.lexical import Encoder
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_SESSION_FILES
 from fdkvc.core.parameters import check_most
+from fdkvc.core.transcripts import different_names
 from fdkvc.core.words import count, percent
 from fdkvc.runs.grid import Grid
 
@@ -150,13 +151,24 @@ def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
     return Grid(heads, rows)
 
 
+def _named(losses: FolderLosses, words: bool) -> Iterator[tuple[str, ProjectLosses]]:
+    """Yield the projects with their names, or with numbers without `words`."""
+    names = different_names([Path(row.project).name for row in losses.projects])
+    for number, row in enumerate(losses.projects):
+        yield names[number] if words else f"project {number + 1}", row
+
+
 def _cells(losses: FolderLosses, words: bool) -> Iterator[Sequence[Any]]:
-    for number, row in enumerate(losses.projects, start=1):
-        project = Path(row.project).name if words else f"project {number}"
+    for project, row in _named(losses, words):
         lost = f"{row.lost.total():,} of {row.needed:,}"
         kinds = [f"{row.lost[name]:,}" for name in KIND_PLURALS]
         tokens = f"{row.tokens_again:,}"
         yield project, row.sessions, row.compactions, lost, row.returned, *kinds, tokens, row.rules
+
+
+def losses_by_project(losses: FolderLosses, words: bool = True) -> dict[str, Counter[str]]:
+    """Return the values that had left by the name of their kind, of each project."""
+    return {name: row.lost for name, row in _named(losses, words)}
 
 
 def folder_json(losses: FolderLosses, words: bool = True) -> str:

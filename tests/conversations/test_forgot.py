@@ -615,7 +615,11 @@ def test_the_sessions_of_a_folder_are_summed_by_project(
         {"id": 1, "number": 1},
     ]
     assert [row["came back"] for row in report["projects"]] == [2, 1]
-    assert "boats" not in printed(capsys, str(tmp_path), "--without-words")
+    drawing = tmp_path / "losses.svg"
+    printed(capsys, str(tmp_path), "--out", str(drawing))
+    assert {"boats", "tides"} <= {*re.findall("boats|tides", drawing.read_text("utf-8"))}
+    without_words = printed(capsys, str(tmp_path), "--without-words", "--out", str(drawing))
+    assert "boats" not in without_words + drawing.read_text("utf-8")
     assert len(report["not read"]) == 1
 
 

@@ -5,12 +5,14 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.charts.theme import LIGHT
 from fdkvc.conversations.forgot import forgot
-from fdkvc.conversations.forgot_report import sentence
+from fdkvc.conversations.forgot_report import lost_kinds, sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
+from fdkvc.conversations.losses_chart import losses_chart
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
-from fdkvc.conversations.page.filling import filling_html
+from fdkvc.conversations.page.filling import columns_of, filling_html
 from fdkvc.conversations.page.session import messages_html
 from fdkvc.conversations.sessions import Session
 from fdkvc.models.numpy import BUNDLED
@@ -18,7 +20,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.ui.markdown import plain
 from fdkvc.verdict import checked
 from fdkvc.verdict.page import replay as replay_page
-from tests.app_pages import html, open_page, press, run_until, settled
+from tests.app_pages import check_specs, html, open_page, press, run_until, settled
 from tests.session_lines import ClaudeCode
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
@@ -88,7 +90,7 @@ def test_the_transcript_marks_what_was_in_context(moment: int) -> None:
 
 
 def test_the_columns_have_what_was_in_context_and_each_compaction() -> None:
-    shown = filling_html(SESSION, 20, {25})
+    shown = filling_html(columns_of(SESSION), 20, {25})
     columns = shown.split('<span class="column')[1:]
 
     assert len(columns) == len(SESSION.messages)
@@ -102,12 +104,14 @@ def test_the_columns_have_what_was_in_context_and_each_compaction() -> None:
 
 
 def test_what_compactions_lost_is_shown_by_kind() -> None:
-    shown = html(opened())
-    lost = [need for result in forgot(SESSION) for need in result.lost()]
+    app = opened()
+    sent = {table.name for row in app.get("vega_lite_chart") for table in row.proto.datasets}
+    assert "losses" in sent
+    check_specs(app)
 
-    numbers = re.findall(r"<span>[a-z]+</span><span>(\d+)</span>", shown)
-    assert sum(map(int, numbers)) == len(lost)
-    assert shown.count('title="compaction 2: ') == len(numbers)
+    lost = [lost_kinds(result.lost()) for result in forgot(SESSION)]
+    table = losses_chart(dict(zip("ab", lost, strict=True)), LIGHT)["datasets"]["losses"]
+    assert table.groupby("name").lost.sum().tolist() == [kinds.total() for kinds in lost]
 
 
 def test_a_session_is_played_to_its_end() -> None:
@@ -130,7 +134,7 @@ def test_what_a_session_says_is_shown_as_text() -> None:
     log.summary("<script>")
     log.say("yes")
     session: Session = log.read()[0]
-    shown = messages_html(session, 1, (), "<img src=x") + filling_html(session, 1, ())
+    shown = messages_html(session, 1, (), "<img src=x") + filling_html(columns_of(session), 1, ())
 
     assert "<img" not in shown
     assert "<script" not in shown

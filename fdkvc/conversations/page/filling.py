@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
+from typing import NamedTuple
 
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
@@ -21,18 +22,36 @@ SOURCES = {
 """What filled the context, from the bottom, and its name."""
 
 
-def filling_html(session: Session, moment: int, returning: Collection[int]) -> str:
+class Column(NamedTuple):
+    """The context at the last of some messages."""
+
+    first: int
+    last: int
+    boundary: int
+    """The number of the compaction among them, 0 if there is none."""
+    filling: Counter[str]
+    """Tokens by source."""
+
+
+def columns_of(session: Session) -> tuple[Column, ...]:
+    """Return at most `MAX_COLUMNS` columns for all messages of a session."""
+    fillings, bounds = [*_fillings(session)], [*enumerate(session.bounds[1:-1], start=1)]
+    columns, width = list[Column](), -(-len(fillings) // MAX_COLUMNS)
+    for first in range(0, len(fillings), width or 1):
+        last = min(first + width, len(fillings)) - 1
+        boundary = next((row for row, bound in bounds if first <= bound <= last), 0)
+        columns.append(Column(first, last, boundary, fillings[last]))
+    return tuple(columns)
+
+
+def filling_html(columns: Sequence[Column], moment: int, returning: Collection[int]) -> str:
     """Return columns with the tokens in context by source; those after a moment are paler.
 
     `returning` are the results that repeat what had left.
     """
-    fillings = [*_fillings(session)]
-    highest = max((sum(filling.values()) for filling in fillings), default=0) or 1
-    width = -(-len(fillings) // MAX_COLUMNS)
-    columns, bounds = list[str](), [*enumerate(session.bounds[1:-1], start=1)]
-    for first in range(0, len(fillings), width):
-        last = min(first + width, len(fillings)) - 1
-        filling = fillings[last]
+    highest = max((column.filling.total() for column in columns), default=0) or 1
+    spans, present, has_boundary = list[str](), Counter[str](), False
+    for first, last, number, filling in columns:
         marks = " later" if first > moment else ""
         marks += " now" if first <= moment <= last else ""
         marks += " back" if any(first <= index <= last for index in returning) else ""
@@ -41,40 +60,23 @@ def filling_html(session: Session, moment: int, returning: Collection[int]) -> s
             for source in SOURCES
             if filling[source]
         )
-        number = next((row for row, bound in bounds if first <= bound <= last), 0)
         boundary = f"<b>{number}</b>" if number else ""
-        title = f"message {last + 1}: {count(sum(filling.values()), 'token')}"
-        columns.append(f'<span class="column{marks}" title="{title}">{boundary}{parts}</span>')
-    label = escape(f"Tokens in context at each of {count(len(fillings), 'message')}, by source")
-    present = Counter[str]()
-    for filling in fillings:
+        title = f"message {last + 1}: {count(filling.total(), 'token')}"
+        spans.append(f'<span class="column{marks}" title="{title}">{boundary}{parts}</span>')
         present |= filling
+        has_boundary = has_boundary or number > 0
+    messages = count(columns[-1].last + 1 if columns else 0, "message")
+    label = escape(f"Tokens in context at each of {messages}, by source")
     legend = " ".join(
         f'<i class="{source}"></i>{name}' for source, name in SOURCES.items() if present[source]
     )
-    boundaries = " <b>1</b>compaction" if bounds else ""
+    boundaries = " <b>1</b>compaction" if has_boundary else ""
     boundaries += ' <i class="back"></i>repeats what had left' if returning else ""
     highest_words = f"highest: {count(highest, 'token')}"
     return (
-        f'<div class="session-filling" role="img" aria-label="{label}">{"".join(columns)}</div>'
+        f'<div class="session-filling" role="img" aria-label="{label}">{"".join(spans)}</div>'
         f'<small class="session-sources">{legend}{boundaries}; {highest_words}</small>'
     )
-
-
-def kinds_html(losses: Sequence[Counter[str]]) -> str:
-    """Return bars of what compactions lost, by kind; each bar has a part for each compaction."""
-    total = sum(losses, Counter[str]())
-    most = max(total.values(), default=0) or 1
-    rows = []
-    for name, number in total.most_common():
-        parts = "".join(
-            f'<i style="width:{100 * kinds[name] / most:.1f}%" '
-            f'title="compaction {place}: {kinds[name]}"></i>'
-            for place, kinds in enumerate(losses, start=1)
-        )
-        rows.append(f"<span>{name}</span><span>{number}</span><div>{parts}</div>")
-    title = "Values lost by all compactions, by kind"
-    return f'<small>{title}</small><div class="session-kinds">{"".join(rows)}</div>' if rows else ""
 
 
 def _fillings(session: Session) -> Iterator[Counter[str]]:

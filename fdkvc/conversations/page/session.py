@@ -29,8 +29,9 @@ from fdkvc.conversations.forgot_report import (
 )
 from fdkvc.conversations.formats import read_sessions
 from fdkvc.conversations.lexical import Encoder
+from fdkvc.conversations.losses_chart import losses_chart
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.page.filling import filling_html, kinds_html
+from fdkvc.conversations.page.filling import Column, columns_of, filling_html
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SPAN_KINDS
@@ -39,8 +40,9 @@ from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import Progress
 from fdkvc.ui import fields
 from fdkvc.ui.address import scroll_to
+from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import problems
-from fdkvc.ui.frame import show_grid
+from fdkvc.ui.frame import page_theme, show_grid
 from fdkvc.ui.jobs import Job, Report
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
@@ -132,6 +134,12 @@ def sessions_of(file: DialogFile, encoding: Encoder) -> tuple[Session, ...]:
     return tuple(session.in_tokens(encoding) for session in sessions)
 
 
+@cached
+def _columns(run: SessionRun) -> tuple[Column, ...]:
+    """Return the columns of a session, computed once for all steps of its play."""
+    return columns_of(run.chosen)
+
+
 def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[CompactionCard]:
     """Return the cards of a session."""
     began, cards = perf_counter(), list[CompactionCard]()
@@ -179,6 +187,7 @@ def show_session(
             session, size = _imagined(page, session)
         run = SessionRun(file.digest, int(chosen), size, encoding, file)
         job = session_job(f"{page}/session-job", shared_jobs(), partial(compare, run), run)
+        columns = _columns(run)
         scope = f"{page}/session/{file.digest}/{chosen}/{size}"
         reading = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
         under_way = [row for row in (job, reading) if row is not None and not row.finished]
@@ -190,7 +199,7 @@ def show_session(
             # Run the whole page once a job ends, which also ends this polling.
             if any(row.finished for row in under_way):
                 st.rerun()
-            _draw(scope, session, job, read)
+            _draw(scope, session, columns, job, read)
 
         # With dialogs, the page already says what was not read.
         unread = () if file.transcripts else sessions[0].unread
@@ -247,7 +256,11 @@ def _read(
 
 
 def _draw(
-    scope: str, session: Session, job: Job, read: Callable[[int, CompactionCard], CompactionCard]
+    scope: str,
+    session: Session,
+    columns: Sequence[Column],
+    job: Job,
+    read: Callable[[int, CompactionCard], CompactionCard],
 ) -> None:
     """Draw the chosen compaction's card."""
     if not job.finished:
@@ -276,10 +289,11 @@ def _draw(
                     len(session.compactions)
                 )
             )
-        st.html(filling_html(session, moment, returning))
+        st.html(filling_html(columns, moment, returning))
         _show_player(played_scope, f"{scope}/message", session)
     if has_several and len(cards) == len(session.compactions):
-        st.html(kinds_html([card.kinds for card in cards]))
+        losses = {f"compaction {place}": card.kinds for place, card in enumerate(cards, start=1)}
+        show_chart(played_scope, "losses", losses_chart(losses, page_theme()))
     if chosen < len(cards):
         _draw_card(scope, read(chosen, cards[chosen]))
     _draw_moment(scope, session, moment, loss, returning)
