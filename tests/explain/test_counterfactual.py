@@ -20,7 +20,8 @@ from fdkvc.explain.counterfactual import INSIDE, Change, NotRepeated, counterfac
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.explain.test_explain import fd_kvc, three_turns
+from tests.explain.test_explain import fd_kvc
+from tests.explain.test_worked import three_turns
 from tests.worlds import all_entries, evictions, kept_tokens, plain_dialog, random_dialog
 
 

@@ -1,4 +1,4 @@
-"""Explanations: against a hand-worked dialog and the raw arrays of random runs."""
+"""Explanations against the raw arrays of random runs, and of what cannot be explained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.core.arrays import one_dialog
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status, Trace
@@ -25,24 +24,10 @@ from fdkvc.policies.base import Step
 from fdkvc.policies.fd_kvc import FDKVC
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.worlds import all_entries, plain_dialog, policies, ragged, random_dialog
-
-EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0.9)
-"""A policy whose threshold evicts."""
+from tests.explain.test_worked import three_turns
+from tests.worlds import EVICTING, all_entries, policies, ragged, random_dialog
 
 budgets = st.integers(1, 24)
-
-
-def three_turns() -> DialogBatch:
-    """Make three turns of one token each; the cosine of tokens 0 and 2 with token 1 is 3/5."""
-    return one_dialog(
-        embeddings=[[1.0, 0.0], [0.6, 0.8], [2.0, 0.0]],
-        queries=[[1.0]] * 3,
-        keys=[[math.log(3)], [0.0], [0.0]],
-        values=[[1.0], [5.0], [0.0]],
-        turn_lengths=[1, 1, 1],
-        turn_topics=["A", "B", "A"],
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,136 +44,7 @@ def fd_kvc(tau: float) -> Policy:
     return policy_named("fd-kvc", gamma=0.5, alpha_0=0.4, mu=1.0, tau=tau, beta=1.0, w_c=0.5)
 
 
-# ------------------------------------------------------------------------------- worked by hand
-
-
-def test_an_eviction_worked_by_hand() -> None:
-    # Turn 2: scores 33/40, 21/44 and 15/22 of 5/22 + 1/4 against 2/11 + 1/2.
-    dialogs = three_turns()
-    trace = simulate(fd_kvc(tau=0.5), dialogs, budget=2)
-
-    why = explain(trace, dialogs, 0, turn=2, token=1)
-
-    assert (why.topic, why.born) == ("B", 1)
-    assert (why.status, why.rule, why.eviction) == (Status.evicted, Rule.budget, (2, Rule.budget))
-    assert (why.rank, why.place, why.protected) == (3, 3, False)
-    assert (why.view.stood.sum(), why.view.kept.sum()) == (3, 2)
-    assert why.score == pytest.approx(21 / 44)
-    assert why.cutoff == pytest.approx(15 / 22)
-    assert why.margin == pytest.approx(21 / 44 - 15 / 22)
-    assert why.marginal == 2
-    assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
-    assert why.marginal_terms == pytest.approx({"cumulative": 2 / 11, "recency": 1 / 2})
-    assert why.difference == pytest.approx({"cumulative": 1 / 22, "recency": -1 / 4})
-    assert why.deciding_terms == ("recency",)
-    assert sentences(why) == [
-        "Token 1 (topic B, from turn 1) was evicted in turn 2 by the budget.",
-        "Its score of 0.477 ranked 3rd of 3, and 2 were kept.",
-        "The last kept entry scored 0.682, 0.205 more.",
-        "Recency decided against it (0.250 against 0.500), "
-        "cumulative attention was higher (0.227 against 0.182).",
-    ]
-
-
-def test_those_that_stayed_in_the_same_turn() -> None:
-    dialogs = three_turns()
-    trace = simulate(fd_kvc(tau=0.5), dialogs, budget=2)
-
-    first = explain(trace, dialogs, 0, turn=2, token=0)
-    assert first.margin == pytest.approx(33 / 40 - 15 / 22)
-    # With 2/11 + 13/40 it would have stayed as well, ahead of token 1.
-    assert first.deciding_terms == ()
-    assert sentences(first)[1:] == [
-        "Its score of 0.825 ranked 1st of 3, and 2 were kept.",
-        "The last kept entry scored 0.682, 0.143 less.",
-        "No term alone decided for it: cumulative attention was higher (0.500 against 0.182), "
-        "recency was lower (0.325 against 0.500).",
-        "The best evicted entry scored 0.477, 0.348 less.",
-    ]
-
-    last = explain(trace, dialogs, 0, turn=2, token=2)
-    assert (last.token, last.margin, last.deciding_terms) == (last.marginal, 0, ())
-    assert last.view.best_evicted == pytest.approx(21 / 44)
-    assert sentences(last)[2:] == [
-        "It was the last kept.",
-        "The best evicted entry scored 0.477, 0.205 less.",
-    ]
-
-
-def test_a_threshold_eviction_worked_by_hand() -> None:
-    # In turn 2 token 1 has 5/22 + 1/4 and token 0 the best score, 33/40.
-    dialogs = three_turns()
-    trace = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
-
-    why = explain(trace, dialogs, 0, turn=2, token=1)
-
-    assert (why.status, why.rule, why.rank) == (Status.evicted, Rule.threshold, None)
-    assert why.score == pytest.approx(21 / 44)
-    assert why.cutoff == pytest.approx(0.6 * 33 / 40)
-    assert why.margin == pytest.approx(21 / 44 - 0.6 * 33 / 40)
-    assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
-    assert why.marginal is None
-    assert why.deciding_terms == ()
-    assert sentences(why) == [
-        "Token 1 (topic B, from turn 1) was evicted in turn 2 by the threshold.",
-        "Its score of 0.477 was 0.018 below the threshold of 0.495.",
-        "Cumulative attention contributed 0.227 and recency contributed 0.250.",
-    ]
-
-
-def test_protection_leaves_fewer_places_for_the_others() -> None:
-    # With d = 4 the logits are half the products: token 0 weighs 3, tokens 1 and 2 weigh 1.
-    keys = [[2 * math.log(weight), 0.0, 0.0, 0.0] for weight in (3, 1, 1)]
-    dialogs = one_dialog(
-        embeddings=keys,
-        queries=[[1.0, 0.0, 0.0, 0.0]] * 3,
-        keys=keys,
-        values=keys,
-        turn_lengths=[2, 1],
-    )
-    trace = simulate(policy_named("h2o"), dialogs, budget=2)
-
-    gone = explain(trace, dialogs, 0, turn=1, token=1)
-    assert (gone.rank, gone.place) == (2, 2)
-    assert gone.margin == pytest.approx(9 / 20 - 27 / 20)
-    assert sentences(gone) == [
-        "Token 1 (from turn 0) was evicted in turn 1 by the budget.",
-        "Its score of 0.450 ranked 2nd of 2 unprotected entries, with 1 of 2 slots left for them.",
-        "The last kept entry scored 1.350, 0.900 more.",
-    ]
-
-    safe = explain(trace, dialogs, 0, turn=1, token=2)
-    assert (safe.protected, safe.rank, safe.place) == (True, 3, 0)
-    assert sentences(safe) == [
-        "Token 2 (from turn 1) arrived and was kept in turn 1: "
-        "it is protected regardless of its score.",
-        "Its score of 0.200 ranked 3rd of 3.",
-    ]
-
-    everyone = simulate(policy_named("h2o", window=1.0), dialogs, budget=2)
-    why = explain(everyone, dialogs, 0, turn=1, token=0)
-    assert (why.cutoff, why.margin, why.deciding_terms) == (None, None, ())
-    assert sentences(why)[1] == (
-        "Protected entries took both slots, so its score of 1.350 did not count."
-    )
-
-
-def test_a_tie_is_settled_by_age() -> None:
-    dialogs = plain_dialog([[1.0, 1.0, 1.0]])
-    trace = simulate(policy_named("fd-kvc"), dialogs, budget=2)
-
-    older, last, evicted = (explain(trace, dialogs, 0, turn=0, token=token) for token in range(3))
-
-    assert (older.margin, last.margin, evicted.margin) == (0, 0, 0)
-    assert older.marginal == last.marginal == evicted.marginal == 1
-    best = "The best evicted entry scored the same; ties go to the older entry."
-    assert sentences(older)[-2:] == ["The last kept entry scored the same.", best]
-    assert sentences(last)[-2:] == ["It was the last kept.", best]
-    assert sentences(evicted) == [
-        "Token 2 (from turn 0) was evicted by the budget in the turn it arrived.",
-        "Its score of 1 ranked 3rd of 3, and 2 were kept.",
-        "The last kept entry scored the same; ties go to the older entry.",
-    ]
+# ------------------------------------------------------------------------------- single decisions
 
 
 @pytest.mark.parametrize("chance", range(8))
@@ -202,73 +58,6 @@ def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
     assert (last.rank, lost.rank, lost.margin, lost.deciding_terms) == (1, 2, 0, ())
     assert sentences(last)[-1].endswith("scored the same; ties go to the older entry.")
     assert sentences(lost)[-1] == "The last kept entry scored the same; ties go to the older entry."
-
-
-def test_one_place_is_told_in_the_singular() -> None:
-    dialogs = plain_dialog([[1.0], [2.0]])
-    trace = simulate(policy_named("fifo"), dialogs, budget=1)
-
-    assert sentences(explain(trace, dialogs, 0, turn=0, token=0)) == [
-        "Token 0 (from turn 0) arrived and was kept in turn 0: "
-        "the budget evicted nothing, with 1 of 1 slots used."
-    ]
-    assert sentences(explain(trace, dialogs, 0, turn=1, token=0))[1:] == [
-        "Its score of 0 ranked 2nd of 2, and 1 was kept.",
-        "The last kept entry scored 1, 1 more.",
-    ]
-    window = simulate(policy_named("h2o", window=1.0), dialogs, budget=1)
-    assert sentences(explain(window, dialogs, 0, turn=1, token=0))[1].startswith(
-        "A protected entry took the one slot"
-    )
-
-
-def test_equal_scores_are_told_apart_from_the_best_that_had_to_go() -> None:
-    dialogs = one_dialog(
-        embeddings=[[1.0]] * 3,
-        queries=[[1.0]] * 3,
-        keys=[[math.log(2)], [math.log(2)], [0.0]],
-        values=[[1.0]] * 3,
-        turn_lengths=[3],
-    )
-    trace = simulate(policy_named("h2o", window=0.0), dialogs, budget=2)
-
-    assert sentences(explain(trace, dialogs, 0, turn=0, token=0))[-2:] == [
-        "The last kept entry scored the same.",
-        "The best evicted entry scored 0.200, 0.200 less.",
-    ]
-
-
-def test_entries_that_are_not_in_the_cache() -> None:
-    dialogs = plain_dialog([[1.0, 1.0], [1.0, 1.0], [], [1.0]], topics=["A", "B", None, "B"])
-    trace = simulate(policy_named("fifo"), dialogs, budget=2)
-
-    evicted = explain(trace, dialogs, 0, turn=3, token=0)
-    assert (evicted.status, evicted.eviction, evicted.score, evicted.cutoff) == (
-        Status.empty,
-        (1, Rule.budget),
-        None,
-        None,
-    )
-    assert sentences(evicted) == [
-        "Token 0 (topic A, from turn 0) is not in the cache in turn 3: "
-        "the budget evicted it in turn 1."
-    ]
-    future = explain(trace, dialogs, 0, turn=1, token=4)
-    assert (future.born, future.eviction) == (3, None)
-    assert sentences(future) == [
-        "Token 4 (topic B, from turn 3) is not in the cache in turn 1: it arrives in turn 3."
-    ]
-    quiet = explain(trace, dialogs, 0, turn=2, token=3)
-    assert not quiet.view.has_tokens
-    assert sentences(quiet) == [
-        "Token 3 (topic B, from turn 1) was kept in turn 2: "
-        "the turn has no tokens, so nothing was decided."
-    ]
-    roomy = explain(trace, dialogs, 0, turn=0, token=1)
-    assert sentences(roomy) == [
-        "Token 1 (topic A, from turn 0) arrived and was kept in turn 0: "
-        "the budget evicted nothing, with 2 of 2 slots used."
-    ]
 
 
 def test_a_forked_run_explains_only_its_own_turns() -> None:

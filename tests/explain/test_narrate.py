@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,8 +22,8 @@ from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.explain.test_explain import EVICTING, budgets, fd_kvc, three_turns
-from tests.worlds import all_entries, plain_dialog, policies, ragged
+from tests.explain.test_explain import budgets
+from tests.worlds import EVICTING, all_entries, plain_dialog, policies, ragged
 
 WORD = re.compile(r"\b(nan|None|inf)\b")
 
@@ -34,41 +33,7 @@ def told(policy: Policy, dialogs: DialogBatch, budget: int, turn: int) -> dict[s
     return {story.step.name: story.sentence for story in narrate(trace, dialogs, 0, turn)}
 
 
-# ------------------------------------------------------------------------------- worked by hand
-
-
-def test_a_turn_worked_by_hand() -> None:
-    # Numbers are those of test_explain's worked dialog.
-    dialogs = three_turns()
-    trace = simulate(fd_kvc(tau=0.5), dialogs, budget=2)
-    steps = narrate(trace, dialogs, 0, turn=2)
-
-    assert [step.sentence for step in steps] == [
-        "The topic returned to A: the one A entry gained 0.750 and the one B entry gained 0.250 "
-        "in cumulative attention.",
-        "Both old entries lost 50 % of their recency: the mean went from 0.750 to 0.375.",
-        "The topic returned to A: the one A entry gained 0.400 and the one B entry gained 0 "
-        "in recency.",
-        "The ownership loss rose from 0 to 0.122, so the learning rate fell from 0.400 to 0.357.",
-        "The budget evicted 1 of 3 entries (1 B), none of them new; "
-        "the last kept entry scored 0.682, the best evicted entry 0.477.",
-        "No weight moved by more than 0.038.",
-    ]
-    assert steps[2].inputs == (
-        ("recency decayed, 1 A", "0.250"),
-        ("recency decayed, 1 B", "0.500"),
-        ("relevance, 1 A", "1"),
-        ("relevance, 1 B", "0"),
-        ("learning rate before", "0.400"),
-    )
-    assert steps[2].outputs == (("recency, 1 A", "0.650"), ("recency, 1 B", "0.500"))
-    assert [label for label, _ in steps[4].inputs][-1] == "threshold"
-    assert steps[4].outputs == (("score, 2 A", "0.753 (0.682 to 0.825)"), ("score, 1 B", "0.477"))
-    assert tuple(story.step for story in steps) == trace.policy.steps
-    assert headline(trace, dialogs, 0, turn=2) == (
-        "Turn 2: the topic returns to A; 1 new token, 1 evicted (1 B); "
-        "2 of 2 kept are of the current topic."
-    )
+# ------------------------------------------------------------------------------- single turns
 
 
 def test_a_first_turn_finds_an_empty_cache() -> None:
@@ -81,15 +46,6 @@ def test_a_first_turn_finds_an_empty_cache() -> None:
     )
     assert words["Eviction and insertion"] == (
         "The budget evicted none of 32 entries, as the cache has room for 56."
-    )
-
-
-def test_a_threshold_eviction_is_told_before_the_budget_s() -> None:
-    words = told(fd_kvc(tau=0.6), three_turns(), 2, turn=2)
-
-    assert words["Eviction and insertion"] == (
-        "The threshold evicted 1 entry (1 B), which scored below 0.495; "
-        "the budget evicted none of 2 entries, as the cache has room for 2."
     )
 
 
@@ -143,33 +99,6 @@ def test_a_score_of_nothing_has_no_sign() -> None:
         for story in narrate(trace, dialogs, 0, turn):
             for text in (story.sentence, *(words for _, words in story.outputs)):
                 assert not re.search(r"-0(?![.\d])", text), text
-
-
-def test_one_new_token_is_told_in_the_singular() -> None:
-    # The second token has half the attention of the first: its own turn evicts it.
-    dialogs = plain_dialog([[1.0], [1.0]], keys=[math.log(2), 0.0], topics=["A", "A"])
-    policy = policy_named("h2o", window=0.0)
-    words = told(policy, dialogs, 1, turn=1)
-
-    assert words["Cumulative attention"].endswith("; the one new entry has 0.333.")
-    assert words["Eviction and insertion"].startswith(
-        "The budget evicted 1 of 2 entries (1 A), 1 of them"
-    )
-    assert headline(simulate(policy, dialogs, 1), dialogs, 0, turn=1).endswith(
-        "1 of 1 kept is of the current topic."
-    )
-
-
-def test_the_new_entries_are_named_where_all_of_them_are_lost() -> None:
-    dialogs = plain_dialog([[2.0] * 2, [1.0] * 2, [1.0] * 3])
-    policy = policy_named("h2o", window=0.0)
-    first, second, third = (
-        told(policy, dialogs, 2, turn)["Eviction and insertion"] for turn in range(3)
-    )
-
-    assert first == "The budget evicted none of 2 entries, as the cache has room for 2."
-    assert second.startswith("The budget evicted 2 of 4 entries, 2 of them")
-    assert third.startswith("The budget evicted 3 of 5 entries, 3 of them")
 
 
 def test_protection_says_who_needed_it() -> None:

@@ -100,15 +100,6 @@ def test_what_went_because_its_word_came_again_would_have_stayed(weigh: Weigh) -
     assert all(type(change) is Change for change in five)
 
 
-def test_the_newest_stay_whatever_they_are(weigh: Weigh) -> None:
-    weigh(capital=1)
-    dialogs = lexical_recording(Transcript("own", (Turn("User", "a Rome Paris b c"),))).dialogs
-
-    for window, kept in ((0, [0, 1, 2, 3]), (0.5, [1, 2, 3, 4])):
-        policy = policy_named("learned", window=window)
-        assert kept_tokens(simulate(policy, dialogs, 4), 0, 0) == kept
-
-
 def test_traits_are_those_of_the_words() -> None:
     text = "I fly on May 3rd."
     traits = token_traits(text, [*word_spans(text), (17, 17)], user=True)

@@ -419,13 +419,6 @@ def test_the_text_of_a_benchmark_shows_measured_beside_published(results: Result
     assert "the same in every dialog" in text
 
 
-def test_a_whole_benchmark_fits_a_terminal() -> None:
-    ran = run_benchmark(Benchmark(dialogs=2))
-    text = BenchmarkRun(Study(ran, latencies=dict.fromkeys(POLICIES, 0.1))).text
-    assert max(map(len, text.split("\n"))) <= 100
-    assert "the same in every dialog" in text
-
-
 def test_one_dialog_is_too_few_for_intervals_and_tests() -> None:
     ran = run_benchmark(Benchmark(dialogs=1, scenarios=(SCENARIOS["shift"],)))
     text = BenchmarkRun(Study(ran, latencies=LATENCIES)).text
