@@ -33,7 +33,7 @@ def subject(model: Any, key: str = "h2o", promises: Any = None, **options: Any) 
 
     full = TransformersModel(model, live.PolicyCache(policy_named("h2o"), BUDGET, model).decided)
     promises = {"sinks": sinks_of(read_policy(key), BUDGET), **(promises or {})}
-    return Subject(begin, full, BUDGET, samples=3, every=EVERY, **promises)
+    return Subject(begin, full, BUDGET, samples=3, every=EVERY, forks=True, **promises)
 
 
 def run(tested: Subject) -> None:

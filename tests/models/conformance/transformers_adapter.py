@@ -99,4 +99,5 @@ class LibraryCache(TurnCache):
                 output = model(input_ids=given, use_cache=True, **{cache_name(model): cache})
             return np.asarray(output.logits.float().numpy())
 
+        self.fork = lambda: LibraryCache(model, cache.fork(), held, end_turn)
         super().__init__(read, partial(held, cache), partial(end_turn, cache))

@@ -136,33 +136,6 @@ def test_a_policy_by_attention_is_refused_with_those_that_work(llama: Any) -> No
         LlamaText(llama, read_policy("fifo"), BUDGET)
 
 
-def test_the_first_positions_after_evicted_newest_tokens_are_free_again(
-    llama: Any, turns: list[tuple[int, ...]]
-) -> None:
-    # The conformance suite's hardest case: the newest tokens of a turn go.
-    policy = read_policy("sinks(surprisal window=0 redundancy=1)")
-    text = LlamaText(llama, policy, 16)
-    behind = 0
-    for ids in turns:
-        text.read(ids)
-        text.end_turn()
-        behind += int(text.held[-1]) < len(text.ids) - 1
-        assert llama_cpp.llama_memory_seq_pos_max(text._memory, 0) == text._context_positions[-1]
-    assert behind
-
-
-def test_a_fork_goes_on_alone(llama: Any, turns: list[tuple[int, ...]]) -> None:
-    for positions in ("kept", "slots"):
-        text = LlamaText(llama, read_policy(KEEPER), BUDGET, positions=positions)
-        read_turns(text, turns[:4])
-        fork = text.fork()
-        expected = fork.fork().read(turns[4], last=None)
-        # What the fork reads, evicts and shifts must not move its parent.
-        read_turns(fork, turns[5:])
-        np.testing.assert_array_equal(text.read(turns[4], last=None), expected)
-        assert len(fork.ids) != len(text.ids)
-
-
 def test_it_goes_back_within_a_turn(llama: Any, turns: list[tuple[int, ...]]) -> None:
     text = LlamaText(llama, read_policy(KEEPER), BUDGET)
     read_turns(text, turns[:3])
@@ -173,30 +146,6 @@ def test_it_goes_back_within_a_turn(llama: Any, turns: list[tuple[int, ...]]) ->
     np.testing.assert_array_equal(text.read(turns[3], last=None), expected)
     with pytest.raises(ValueError, match="place"):
         text.go_back(0)
-
-
-def test_a_failed_decode_leaves_nothing_half_done(
-    small: Any, turns: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = LlamaText(small, read_policy(KEEPER), BUDGET)
-    read_turns(text, turns[:2])
-    expected = text.fork().read(turns[2], last=None)
-    before = [*text.ids], text.held.tolist(), text._context_positions.tolist()
-    calls: list[int] = []
-
-    def failing(context: Any, batch: Any) -> int:
-        calls.append(batch.n_tokens)
-        return 1 if len(calls) == 2 else int(decode(context, batch))
-
-    decode = llama_cpp.llama_decode
-    monkeypatch.setattr(llama_cpp, "llama_decode", failing)
-    with pytest.raises(ValueError, match="could not read 12 tokens"):
-        text.read([*turns[2], *turns[3], *turns[4]][:60])
-    monkeypatch.undo()
-    assert calls == [48, 12]  # the first part was read
-    assert (text.ids, text.held.tolist(), text._context_positions.tolist()) == before
-    assert llama_cpp.llama_memory_seq_pos_max(text._memory, 0) == max(before[2])
-    np.testing.assert_array_equal(text.read(turns[2], last=None), expected)
 
 
 def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageModel) -> None:

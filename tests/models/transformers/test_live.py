@@ -220,15 +220,6 @@ def turns_of(model: Any, cache: Any, prompts: Sequence[int], **how: Any) -> Iter
         yield ids
 
 
-def test_a_long_prompt_is_read_in_parts(llama: Any) -> None:
-    cache = PolicyCache(policy_named("snapkv"), 6, llama)
-    ids = text(23)
-    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), CACHE: cache}
-    llama.generate(**given, max_new_tokens=2, prefill_chunk_size=8, do_sample=False)
-    assert cache.ends == [8, 16, 23]
-    assert cache.held.shape == (3, 2, 7)
-
-
 @pytest.mark.parametrize("every", [None, 1, 3])
 def test_generate_holds_the_budget_after_every_turn_and_while_it_writes(
     llama: Any, every: int | None, monkeypatch: pytest.MonkeyPatch
@@ -324,21 +315,6 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
     theirs = llama(more, **{CACHE: afresh}, position_ids=places).logits[0].numpy()
     ours = llama(more, **{CACHE: cache}).logits[0].numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
-
-
-def test_a_fork_goes_on_by_itself(llama: Any) -> None:
-    ids = text(30)
-    cache = PolicyCache(policy_named("fd-kvc"), 6, llama, record=True)
-    read_in_turns(llama, cache, ids[:, :20], [10, 10])
-    other = cache.fork()
-
-    read_in_turns(llama, other, text(9, seed=2), [4, 5])
-    after = read_in_turns(llama, cache, ids[:, 20:], [10])
-
-    alone = PolicyCache(policy_named("fd-kvc"), 6, llama)
-    np.testing.assert_array_equal(read_in_turns(llama, alone, ids, [10, 10, 10])[20:], after)
-    assert (other.seen, cache.seen, len(cache.held_by_turn)) == (29, 30, 3)
-    assert other.recorded("keys").shape == (3, 2, 29, 6)
 
 
 # ------------------------------------------------------------------------------- refusals

@@ -13,7 +13,6 @@ from transformers.cache_utils import DynamicCache
 
 from fdkvc.core.attention import Floats, Ints, Observation, divide_by_max, entry_total, softmax
 from fdkvc.core.cache import Cache
-from fdkvc.models.numpy import head_tokens
 from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.transformers import cache as policy_cache
 from fdkvc.models.transformers.cache import PolicyCache, bytes_of
@@ -183,48 +182,6 @@ def test_so_it_is_of_every_policy_in_every_architecture(shape: str, decides: str
 def test_so_it_is_in_half_precision_and_with_closed_gaps(llama: Any, key: str) -> None:
     assert_same(llama, key, "layer", positions="slots")
     assert_same(made().to(torch.bfloat16), key, "head")
-
-
-def test_heads_of_a_layer_are_observed_in_parts(
-    llama: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = [held(HeadTokens, llama, key, "head") for key in EACH]
-    rows: set[int] = set()
-    attention_of_each = TensorObservation.attention_of_each
-
-    def noted(turn: TensorObservation, token: Ints, last: Ints | None = None) -> Any:
-        rows.add(len(token))
-        return attention_of_each(turn, token, last)
-
-    monkeypatch.setattr(head_tokens, "PART_NUMBERS", 1)
-    monkeypatch.setattr(TensorObservation, "attention_of_each", noted)
-    for key, of_copies in zip(EACH, expected, strict=True):
-        for ours, theirs in zip(held(TensorTokens, llama, key, "head"), of_copies, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-    assert rows == {2}, "two query heads share keys"
-
-
-@pytest.mark.parametrize("key", [*EACH, "h2o"])
-def test_padding_is_not_observed(llama: Any, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_cache, "TensorTokens", ComparedTokens)
-    monkeypatch.setattr(PolicyLayer, "keep_last_queries", nothing)
-    ids = torch.cat([text(20), text(20, 1)])
-    mask = torch.ones(2, 20, dtype=torch.long)
-    mask[1, :4] = mask[1, 9:12] = 0
-    positions = (mask.cumsum(1) - 1).clamp(min=0)
-    how: Any = {"tokenizer": Numbers(), "by_itself": False}
-    together, alone = caches = [PolicyCache(read_policy(key), 6, llama, **how) for _ in range(2)]
-    for cache in caches:
-        cache._needed |= {"queries"}  # NumPy takes the mean of each query
-    for start, end, real in ((0, 9, slice(4, 9)), (9, 20, slice(12, 20))):
-        given = {"attention_mask": mask[:, :end], "position_ids": positions[:, start:end]}
-        llama(ids[:, start:end], **given, **{CACHE: together})
-        llama(ids[1:, real], **{CACHE: alone})
-        for cache in caches:
-            cache.end_turn()
-        for layer, other in zip(together.held[1], alone.held, strict=True):
-            for head, same in zip(layer, other, strict=True):
-                assert [*head[head >= 0]] == [*same[same >= 0]]
 
 
 TEXT_ALONE = [

@@ -62,6 +62,14 @@ def loaded(shape: str = "llama", attention: str = "sdpa", **how: Any) -> LiveMod
     return LiveModel("made", LiveDecoder(made(shape, attention)), tokens, "", **how)
 
 
+def end_turns_alike(together: list[LiveTextCache], alone: list[LiveTextCache]) -> None:
+    for one, other in zip(together, alone, strict=True):
+        assert one.ids == other.ids
+        one.end_turn()
+        other.end_turn()
+        np.testing.assert_array_equal(one.cache.held, other.cache.held)
+
+
 @pytest.mark.parametrize(("shape", "attention", "decides"), CASES)
 def test_texts_side_by_side_are_what_each_is_alone(
     shape: str, attention: str, decides: str
@@ -75,24 +83,7 @@ def test_texts_side_by_side_are_what_each_is_alone(
         ours = read(together, turn)
         theirs = np.concatenate([read([cache], turn) for cache in alone])
         assert_same_logits(ours, theirs)
-        for one, other in zip(together, alone, strict=True):
-            one.end_turn()
-            other.end_turn()
-            np.testing.assert_array_equal(one.cache.held, other.cache.held)
-
-
-def test_texts_with_closed_up_positions_and_other_tokens() -> None:
-    model = loaded(positions="slots")
-    together, alone = caches_of(model), caches_of(model)
-    for seed, length in enumerate(LENGTHS):
-        rows = np.concatenate([text(length, 31 * seed + at).numpy() for at in range(len(alone))])
-        ours = read(together, rows, last=1)
-        theirs = [
-            read([cache], row, last=1) for cache, row in zip(alone, rows[:, None], strict=True)
-        ]
-        assert_same_logits(ours, np.concatenate(theirs))
-        for cache in (*together, *alone):
-            cache.end_turn()
+        end_turns_alike(together, alone)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +102,7 @@ def test_texts_of_several_lengths_are_read_at_once(
         ours = read_each(together, ids)
         for logits, cache, new in zip(ours, alone, ids, strict=True):
             assert_same_logits(logits, read([cache], new)[0])
-        for one, other in zip(together, alone, strict=True):
-            one.end_turn()
-            other.end_turn()
-            np.testing.assert_array_equal(one.cache.held, other.cache.held)
-            assert one.ids == other.ids
+        end_turns_alike(together, alone)
 
 
 def read_following(caches: list[LiveTextCache], ids: Any) -> Any:
@@ -146,11 +133,7 @@ def test_caches_that_follow_are_what_each_is_alone(
                 ours = read_following(together, part)
                 assert_same_logits(ours, np.concatenate([read([cache], part) for cache in alone]))
         first += length
-        for one, other in zip(together, alone, strict=True):
-            one.end_turn()
-            other.end_turn()
-            np.testing.assert_array_equal(one.cache.held, other.cache.held)
-            assert one.ids == other.ids
+        end_turns_alike(together, alone)
     assert whole[:2] == [len(together)] * 2
     assert whole[3:] == [2, 2], "those that evict nothing"
 
@@ -204,11 +187,7 @@ def test_where_memory_is_not_enough_every_text_is_as_it_was(
                 read(texts, ids[9:])
         assert_one_sentence(caught.value)
     assert_same_logits(read(texts, ids[9:]), read(others, ids[9:]))
-    for one, other in zip(texts, others, strict=True):
-        assert one.ids == other.ids
-        one.end_turn()
-        other.end_turn()
-        np.testing.assert_array_equal(one.cache.held, other.cache.held)
+    end_turns_alike(texts, others)
 
 
 def test_as_many_texts_as_memory_allows_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
