@@ -16,7 +16,7 @@ from fdkvc.engine.simulate import initial_state, simulate, take_turn
 from fdkvc.engine.trace import Rule, Trace
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
+from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.worlds import (
     EVICTING,
     all_entries,
@@ -84,21 +84,6 @@ def test_the_run_that_is_forked_stays_as_it_was(
 
     for name, column in [*columns(trace), *columns(all_entries(trace))]:
         np.testing.assert_array_equal(column, before[name], err_msg=name)
-
-
-@every_policy
-def test_the_trunk_is_what_a_run_that_ends_at_the_fork_decides(key: str) -> None:
-    """Nothing before the fork depends on what comes after it, so forks share one past."""
-    policy, schedule = policy_named(key), SCENARIOS["mixed"].schedule
-    if "future" in policy.looks_at:
-        return
-    trace = simulate(policy, generate(SCENARIOS["mixed"], 1, 7), 56)
-
-    for turns in range(1, len(schedule)):
-        past = generate(custom_scenario(schedule[:turns]), 1, 7)
-        alone = simulate(policy, past, 56)
-        for turn in range(turns):
-            assert kept_tokens(alone, 0, turn) == kept_tokens(trace, 0, turn)
 
 
 # ------------------------------------------------------------------------------- pin and drop

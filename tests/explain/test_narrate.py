@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.dialogs import DialogBatch
-from fdkvc.engine.metrics import retention
 from fdkvc.engine.simulate import simulate
-from fdkvc.engine.trace import Rule, Trace
+from fdkvc.engine.trace import Trace
 from fdkvc.explain.narrate import StepStory, headline, narrate, return_sentence
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
@@ -28,25 +27,7 @@ from tests.worlds import EVICTING, all_entries, plain_dialog, policies, ragged
 WORD = re.compile(r"\b(nan|None|inf)\b")
 
 
-def told(policy: Policy, dialogs: DialogBatch, budget: int, turn: int) -> dict[str, str]:
-    trace = simulate(policy, dialogs, budget)
-    return {story.step.name: story.sentence for story in narrate(trace, dialogs, 0, turn)}
-
-
 # ------------------------------------------------------------------------------- single turns
-
-
-def test_a_first_turn_finds_an_empty_cache() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    words = told(policy_named("fd-kvc"), dialogs, 56, turn=0)
-
-    assert words["Recency decay"] == "The cache was empty, so there was nothing to change."
-    assert words["Adaptive learning rate"] == (
-        "The cache was empty: the ownership loss stayed at 0, so the learning rate stayed at 0.300."
-    )
-    assert words["Eviction and insertion"] == (
-        "The budget evicted none of 32 entries, as the cache has room for 56."
-    )
 
 
 def test_a_turn_without_tokens_changes_nothing() -> None:
@@ -58,20 +39,6 @@ def test_a_turn_without_tokens_changes_nothing() -> None:
             assert step.inputs == step.outputs == ()
         assert headline(trace, dialogs, 0, turn=1) == ("Turn 1: no new tokens, nothing changed.")
         assert headline(trace, dialogs, 0, turn=2).startswith("Turn 2: A continues; 1 new token")
-
-
-def test_what_a_structure_holds_is_told_as_membership() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    words = told(policy_named("fastgen", recovery=1.0), dialogs, 56, turn=5)
-
-    assert words["Score"].startswith("The membership of 88 entries is 1; the")
-
-
-def test_queries_are_gained_in_number() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    words = told(policy_named("h2o-mean"), dialogs, 56, turn=5)
-
-    assert words["Queries that saw it"].endswith("queries; the 32 new entries have 1 on average.")
 
 
 def returning(trace: Trace) -> Callable[[int], Trace]:
@@ -99,71 +66,6 @@ def test_a_score_of_nothing_has_no_sign() -> None:
         for story in narrate(trace, dialogs, 0, turn):
             for text in (story.sentence, *(words for _, words in story.outputs)):
                 assert not re.search(r"-0(?![.\d])", text), text
-
-
-def test_protection_says_who_needed_it() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    trace = simulate(policy_named("h2o"), dialogs, budget=56)
-    entries = all_entries(trace)
-    needed = (entries.protected[0, 5] & (entries.rank[0, 5] > 56)).sum()
-
-    words = told(policy_named("h2o"), dialogs, 56, turn=5)
-    assert words["Protection"] == (
-        f"28 of 88 entries are protected (28 C); by score alone {needed} of them would be evicted."
-    )
-    assert told(policy_named("h2o", window=0.0), dialogs, 56, turn=5)["Protection"] == (
-        "No entry is protected."
-    )
-    assert told(policy_named("sink"), dialogs, 56, turn=0)["Protection"] == (
-        "4 of 32 entries are protected (4 A); by score alone none of them would be evicted."
-    )
-
-
-def test_attention_without_modulation_stays() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    words = told(policy_named("fd-kvc", beta=0.0), dialogs, 56, turn=5)
-
-    assert words["Modulated attention"] == "The attention weights stayed as they were."
-
-
-def test_the_numbers_in_the_sentences_are_those_of_the_arrays() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    entries = all_entries(trace)
-    topic = np.array(dialogs.topic_names)[dialogs.current[0]][dialogs.born[0]]
-    for turn in range(2, 12):
-        words = [step.sentence for step in narrate(trace, dialogs, 0, turn)]
-        old = entries.token[0, turn, :56]
-        gained = entries.channels["recency"][0, turn] - entries.recorded["recency decayed"][0, turn]
-        gained = gained[:56].astype(float)
-        for name in set(topic[old]):
-            gains = gained[topic[old] == name]
-            assert re.search(
-                rf"{len(gains)} {name} entries gained {gains.mean():.3f}\b", words[2]
-            ) or re.search(rf"the one {name} entry gained {gains.mean():.3f}\b", words[2])
-        assert f"none gained more than {gained.max():.3f}" in words[2]
-
-        before = entries.recorded["recency before"][0, turn, :56].mean(dtype=float)
-        assert "lost 12 % of their recency" in words[1]
-        assert f"the mean went from {before:.3f} to {0.88 * before:.3f}" in words[1]
-
-        loss, rate = trace.state["ownership_loss"][0], trace.state["learning_rate"][0]
-        assert ("ownership loss rose" in words[3]) == (loss[turn] > loss[turn - 1])
-        assert ("learning rate fell" in words[3]) == (rate[turn] < rate[turn - 1])
-        assert f"{loss[turn]:.3f}" in words[3]
-
-        evicted = entries.token[0, turn][entries.rule[0, turn] == Rule.budget]
-        counts = [
-            f"{(topic[evicted] == name).sum()} {name}" for name in sorted(set(topic[evicted]))
-        ]
-        assert f"The budget evicted 32 of 88 entries ({', '.join(counts)})" in words[4]
-        lost = (evicted >= 32 * turn).sum()
-        assert f"{lost or 'none'} of them new" in words[4]
-
-        share = retention(trace, dialogs)[0, turn]
-        assert headline(trace, dialogs, 0, turn).endswith(
-            f"{round(share * 56)} of 56 kept are of the current topic."
-        )
 
 
 def test_how_the_topic_moved() -> None:

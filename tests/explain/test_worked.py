@@ -37,6 +37,22 @@ def three_turns() -> DialogBatch:
     )
 
 
+def three_topics() -> DialogBatch:
+    """Make turns of several tokens, A, B, C and again A, that are more or less of their topic."""
+    east = [[1.0, 0.0], [0.9, 0.3], [0.8, 0.1]]
+    north = [[0.0, 1.0], [0.2, 0.9], [0.1, 0.7]]
+    west = [[-1.0, 0.2], [-0.7, 0.0]]
+    tokens = [*east, *north, *west, *east]
+    return one_dialog(
+        embeddings=tokens,
+        queries=tokens,
+        keys=tokens,
+        values=tokens,
+        turn_lengths=[3, 3, 2, 3],
+        turn_topics=["A", "B", "C", "A"],
+    )
+
+
 def weighed(*turns: list[float]) -> DialogBatch:
     """Make a dialog whose tokens get attention in proportion to these weights."""
     keys = [math.log(weight) for turn in turns for weight in turn]
@@ -45,6 +61,7 @@ def weighed(*turns: list[float]) -> DialogBatch:
 
 DIALOGS = {
     "three turns": three_turns(),
+    "three topics": three_topics(),
     "weights 3, 1 | 1": weighed([3.0, 1.0], [1.0]),
     "weights 2, 2, 1": weighed([2.0, 2.0, 1.0]),
     "three alike": plain_dialog([[1.0, 1.0, 1.0]]),
@@ -75,6 +92,19 @@ RUNS = (
     Worked("three turns", PAPERS.format(0.5), 2, ((2, 1), (2, 0), (2, 2)), (2,)),
     # Token 1 has 5/22 + 1/4, and the threshold is 3/5 of the best score, 33/40.
     Worked("three turns", PAPERS.format(0.6), 2, ((2, 1),), (2,)),
+    # Several entries of several topics.
+    Worked("three topics", "fd-kvc", 5, (), (0, 2, 3)),
+    Worked("three topics", "h2o", 5, (), (3,)),
+    # Membership, queries counted, sinks that need no protection, attention as it was.
+    *(
+        Worked("three topics", name, 5, (), (turn,))
+        for name, turn in (
+            ("fastgen recovery=1.0", 3),
+            ("h2o-mean", 3),
+            ("sink sinks=2", 0),
+            ("fd-kvc beta=0.0", 3),
+        )
+    ),
     # 9/20 against 27/20: protection leaves one place for both, or none.
     Worked("weights 3, 1 | 1", "h2o", 2, ((1, 1), (1, 2))),
     Worked("weights 3, 1 | 1", "h2o window=1.0", 2, ((1, 0),)),

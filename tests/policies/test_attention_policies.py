@@ -44,15 +44,6 @@ def test_h2o_may_count_each_query_over_what_it_sees() -> None:
     assert scores(trace, 1) == pytest.approx({0: 5 / 4 + 1 / 8, 1: 3 / 4 + 3 / 8, 2: 4 / 8})
 
 
-def test_h2o_with_decay_forgets_query_by_query() -> None:
-    dialog = weighed([[1, 3], [4]])
-    by_turn = simulate(policy_named("h2o", forgetting=0.5), dialog, budget=3)
-    by_query = simulate(policy_named("h2o", forgetting=0.5, queries="each"), dialog, budget=3)
-
-    assert scores(by_turn, 1) == pytest.approx({0: 1 / 8 + 1 / 8, 1: 3 / 8 + 3 / 8, 2: 4 / 8})
-    assert scores(by_query, 0) == pytest.approx({0: 1 / 2 + 1 / 4, 1: 3 / 4})
-
-
 def test_h2o_mean_divides_by_the_queries_that_could_see_the_entry() -> None:
     dialog = weighed([[1, 3], [4]])
     by_turn = simulate(policy_named("h2o-mean"), dialog, budget=2)

@@ -14,7 +14,7 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule
 from fdkvc.explain.decisions import explain
 from fdkvc.policies import policy_named, read_policy
-from tests.worlds import EAST, NORTH, kept_tokens, plain_dialog, random_dialog
+from tests.worlds import EAST, NORTH, kept_tokens, random_dialog
 
 
 def test_it_worked_by_hand() -> None:
@@ -33,16 +33,6 @@ def test_it_worked_by_hand() -> None:
     np.testing.assert_allclose(reads, [1, 2 / 3, 0.5, 0.4], rtol=1e-6)
     assert cache_bytes(trace, dialog).keys == 5 * 2 * 4
     assert cache_bytes(trace, dialog).reads == 2 * 2 * 2 * 4
-
-
-def test_pages_are_found_by_what_none_of_their_keys_exceeds() -> None:
-    dialog = plain_dialog([[3, -5, 1, 2], [-1]])
-    trace = simulate(policy_named("retrieval", size=2), dialog, 2)
-
-    # Queries are 1, so the bound of a page is its largest key; the last turn's page is its own.
-    assert kept_tokens(trace, 0, 0) == [0, 1]
-    assert kept_tokens(trace, 0, 1) == [0, 1]
-    assert explain(trace, dialog, 0, 1, token=1).score == 3
 
 
 @pytest.mark.parametrize("size", [1, 5])
