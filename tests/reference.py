@@ -35,31 +35,13 @@ class Entry:
 
 @dataclass
 class Turn:
-    """What happened in one turn.
+    """What happened in one turn, by token.
 
-    Attributes
-    ----------
-    kept : list of int
-        Tokens in the cache after eviction, ascending.
-    evicted : dict of int to str
-        Token to the rule that evicted it, ``"budget"`` or ``"threshold"``.
-    scores, terms, channels : dict
-        For every token that stood for the budget decision, that is after the threshold and after
-        insertion: its score, the named terms that add up to it, and its channels. After a turn
-        without tokens: those of the kept tokens, as they stood.
-    protected : set of int
-        Tokens that the budget may not evict, whatever their score.
-    before, after : dict of int to float
-        Attention over the kept tokens without and with the policy's modulation, each summing to 1.
-    output : list of float
-        Context output, the values weighted by `after`.
-    states : dict of str to float
-        What the policy remembers beside its entries, such as what equations 6 and 7 left.
-    margin : float
-        How far a score is from where the decision would be another: from an end of the range
-        that ties with the cutoff, and that of an old entry from the threshold. Of scores that all
-        are below 1 it is a share of the highest. Infinity where nothing was decided by a score:
-        nothing had to go, or all that might have gone are worth the same, and age decided.
+    `scores`, `terms` and `channels` are of every token that stood for the budget decision; after a
+    turn without tokens, of the kept tokens as they stood. `before` and `after` are the attention
+    without and with the policy's modulation; `states` is what the policy remembers beside entries.
+    `margin` is how far a score is from where the decision would be another, as a share of the
+    highest score where all are below 1; infinity where nothing was decided by a score.
     """
 
     kept: list[int]
@@ -79,16 +61,8 @@ class Turn:
 class Dialog:
     """One dialog, and what no policy changes about it, which is worked out once.
 
-    Attributes
-    ----------
-    turns : list of list of int
-        The tokens of each turn, ascending over the dialog; a turn may be empty.
-    embeddings, queries, keys, values : list of list of float
-        One vector for each token.
-    surprisal : list of float
-        One number for each token, in nats, where it is known.
-    traits : list of dict of str to float
-        What the text of each token says of it, where it is known.
+    `turns` has the tokens of each turn, ascending over the dialog; a turn may be empty. The rest is
+    of each token: vectors, the surprisal in nats, and traits of its text.
     """
 
     turns: list[list[int]]
@@ -855,40 +829,13 @@ def run(
     dialog: Dialog,
     around: Sequence[Around] = (),
 ) -> list[Turn]:
-    """Pass one dialog through one policy.
+    """Pass one dialog through one policy, and return what happened in each turn.
 
-    Parameters
-    ----------
-    policy : str
-        A key of `POLICIES`.
-    parameters : dict of str to float
-        The policy's hyperparameters where they differ from `DEFAULTS`.
-    budget : int
-        Entries that the cache may hold at the end of a turn, at least 1.
-    around : sequence of Around
-        What stands around the policy, the innermost first.
-
-    Returns
-    -------
-    list of Turn
-        One for each turn.
-
-    Raises
-    ------
-    ValueError
-        For an unknown policy or parameter, a budget below 1, or tokens out of order.
+    `parameters` are hyperparameters other than their `DEFAULTS`; `around` is what stands around the
+    policy, the innermost first.
     """
-    if policy not in POLICIES:
-        raise ValueError(f"policy is {policy!r}; allowed are {sorted(POLICIES)}")
-    unknown = sorted(set(parameters) - set(DEFAULTS[policy]))
-    if unknown:
-        raise ValueError(f"{policy} has no {unknown}; allowed are {sorted(DEFAULTS[policy])}")
-    if budget < 1:
-        raise ValueError(f"budget is {budget}; it must be at least 1")
     tokens = dialog.tokens
-    if tokens != sorted(set(tokens)):
-        raise ValueError(f"tokens are {tokens}; they must ascend over the dialog")
-
+    assert tokens == sorted(set(tokens)), "tokens ascend over the dialog"
     if policy == "full":
         budget = max(budget, len(tokens))
     settings = {**DEFAULTS[policy], **parameters}

@@ -395,13 +395,6 @@ def test_the_interval_of_a_share_ends_at_0_and_1() -> None:
     assert 0 < summary.ci_low[FULL] < summary["mean"][FULL]
 
 
-def test_too_few_sets_of_services_have_no_interval() -> None:
-    table = measured({FULL: [1.0, 2, 3, 4], "fifo": [2.0, 3, 5, 5]})
-
-    assert mean_table(table).ci_low.isna().all()
-    assert paired_differences(table, FULL).significant.tolist() == [None]
-
-
 # ------------------------------------------------------------------------------- the command
 
 

@@ -19,7 +19,7 @@ from fdkvc.models.answers import Answers, run_answers
 from fdkvc.models.damage import LEAST, SPACE, Text, chat_text, dialog_text, read_damage, read_losses
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
-from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
+from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.report.damage import worst_columns
 from fdkvc.policies import policy_named
 from tests.hostile import HOSTILE
@@ -236,26 +236,6 @@ def test_the_attention_received_is_the_mean_over_later_tokens(
     received = attention_received(cache)
     np.testing.assert_allclose(received[..., :-1], np.stack(expected, axis=-1), atol=1e-5)
     assert (received[..., -1] == 0).all()
-
-
-def test_a_turn_begins_again_with_what_it_had(model: LanguageModel, text: Text) -> None:
-    cache = model.evicting(FIFO, BUDGET)
-    assert isinstance(cache, EvictingCache)
-    states = []
-    for part in text.parts:
-        states.append((cache.count, cache.attended))
-        last = read([cache], text.ids[part.first : part.end])
-        cache.end_turn()
-    for turn, (count, attended) in enumerate(states):
-        before = cache.before_turn(turn)
-        assert before.count == count
-        assert (before.attended is None) == (attended is None)
-        if attended is not None:
-            np.testing.assert_array_equal(before.attended, attended)
-    again = read([before], text.ids[part.first : part.end])
-    np.testing.assert_allclose(again, last, atol=1e-5)
-    with pytest.raises(ValueError, match="turn"):
-        cache.before_turn(len(text.parts) + 1)
 
 
 def test_hostile_words_stay_words(model: LanguageModel) -> None:

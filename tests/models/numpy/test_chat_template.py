@@ -283,22 +283,7 @@ def whole(tokens: Tokens, ids: Any) -> str:
     return str(tokens.tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
-def test_a_dialog_reads_as_the_template_writes_it(tokens: Tokens) -> None:
-    from jinja2 import Environment
-
-    (dialog, *_) = read_file(EXAMPLES / "rental.json")
-    encoded = tokens.encode_dialog(dialog)
-    messages = []
-    for passage in model_text(dialog, as_json=True):
-        role = {"system": "system", "result": "tool", None: "assistant"}[passage.kind]
-        role = "user" if passage.writer == "user" else role
-        called = "<tool_call>" if passage.call else ""
-        messages.append({"role": role, "content": called + passage.text})
-    plain = Environment().from_string(CHATML.replace(" | trim", "")).render(messages=messages)
-    assert messages[0]["role"] == "system"
-    assert {"user", "assistant", "system", "tool"} == {message["role"] for message in messages}
-    assert whole(tokens, [token for piece in encoded for token in piece.ids]) == plain
-    # Its own system prompt stands before a dialog without one, in its first turn.
+def test_a_templates_own_system_prompt_is_in_the_first_turn(tokens: Tokens) -> None:
     (opening, *_) = tokens.encode_dialog(read_file(EXAMPLES / "dialogues.json")[0])
     assert whole(tokens, opening.ids).startswith(
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello!"
@@ -457,15 +442,22 @@ def test_marks_are_no_words_and_the_prompt_is_text(folder: Path) -> None:
         assert model.tokens.text(chat.caches["full"].ids[word.tokens]).strip() == word.text
 
 
-def test_a_call_begins_as_words_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = iter(['<tool_call>[{"name": "book", "arguments": {}}]</tool_call>', "It is booked."])
+def answer_with(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
+    """Let the model write these texts, one after the other."""
+    answers = iter(texts)
 
     def written(tokens: Tokens, caches: Any, logits: Any, **_: Any) -> Iterator[dict[int, int]]:
-        for token in tokens.encode(next(texts))[0]:
+        for token in tokens.encode(next(answers))[0]:
             read(caches, [token])
             yield {0: token}
 
     monkeypatch.setattr("fdkvc.models.numpy.chat.generate", written)
+
+
+def test_a_call_begins_as_words_do(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_with(
+        monkeypatch, '<tool_call>[{"name": "book", "arguments": {}}]</tool_call>', "It is booked."
+    )
     model = load_language_model(folder)
     chat = Chat(model, {"full": model.full()})
     chat.add_message("hello")
@@ -538,12 +530,7 @@ def test_thinking_is_in_a_chat_until_the_next_message(
 ) -> None:
     said = "It is late.\n</think>\n\nGood night."
 
-    def written(tokens: Tokens, caches: Any, logits: Any, **_: Any) -> Iterator[dict[int, int]]:
-        for token in tokens.encode(said)[0]:
-            read(caches, [token])
-            yield {0: token}
-
-    monkeypatch.setattr("fdkvc.models.numpy.chat.generate", written)
+    answer_with(monkeypatch, said, said)
     model = with_template(THINKING)
     assert "thinking in earlier answers is left out" in model.tokens.note
     chat = Chat(model, {"it": model.evicting(policy_named("fifo"), 20)})

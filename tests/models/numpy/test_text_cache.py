@@ -396,11 +396,14 @@ def again_read(cache: TextCache, ids: ArrayLike) -> Floats:
 def test_what_a_turn_began_with_goes_on_over_later_turns(decoder: Decoder) -> None:
     ids = text(decoder, 24)
     cache = EvictingCache(decoder, policy_named("fifo"), 5)
-    read_in_turns(cache, ids, [8, 8, 8])
+    whole = read_in_turns(cache, ids, [8, 8, 8])
     again = cache.before_turn(2)
     logits = np.concatenate([again_read(again, part) for part in np.split(ids[16:], [4])])
     at_once = again_read(cache.before_turn(2), ids[16:])
     np.testing.assert_allclose(logits, at_once, atol=NEAR * np.abs(at_once).max())
+    np.testing.assert_allclose(logits, whole[16:], atol=NEAR * np.abs(at_once).max())
+    with pytest.raises(ValueError, match="turn"):
+        cache.before_turn(4)
 
 
 @pytest.mark.parametrize("marks", [MARKS, ("<pad>",)])
