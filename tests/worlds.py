@@ -52,7 +52,7 @@ EVICTING = policy_named("fd-kvc", tau=0.6, w_c=0, alpha_0=1)
 Numbers = NDArray[Any]
 
 
-def pointing(*turns: list[list[float]]) -> DialogBatch:
+def pointing(*turns: list[list[float]], topics: Sequence[str | None] | None = None) -> DialogBatch:
     """Make a dialog whose tokens are vectors, which are their embeddings, queries and keys."""
     tokens = [token for turn in turns for token in turn]
     return one_dialog(
@@ -61,6 +61,7 @@ def pointing(*turns: list[list[float]]) -> DialogBatch:
         keys=tokens,
         values=tokens,
         turn_lengths=[len(turn) for turn in turns],
+        turn_topics=topics,
     )
 
 

@@ -476,18 +476,12 @@ def test_the_process_ends_with_the_code_and_the_sentence() -> None:
     assert ended.stderr == f"fdkvc: budget is 0, {BUDGET}\n"
 
 
+TRACE = "-m fdkvc trace --schedule AB --out"
+
+
 def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "fdkvc",
-            "trace",
-            "--schedule",
-            "AB",
-            "--out",
-            str(tmp_path / "out"),
-        ],
+        [sys.executable, *TRACE.split(), str(tmp_path / "out")],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -36,16 +36,23 @@ every_policy = pytest.mark.parametrize("key", POLICIES)
 
 
 @st.composite
-def forkable(draw: st.DrawFn, least: int = 1) -> tuple[Trace, DialogBatch, int]:
-    """Draw a run of one dialog, and a turn after which `least` entries or more are cached."""
+def forkable(draw: st.DrawFn) -> tuple[Trace, DialogBatch, int]:
+    """Draw a run of one dialog, and a turn after which entries are cached."""
     dialog = draw(
         dialogs()
         .map(lambda batches: batches[0])
         .filter(lambda one: one.turns > 1 and one.bounds[0, 1])
     )
-    trace = simulate(draw(any_policy), dialog, draw(st.integers(least, 24)))
-    turns = [turn for turn in range(dialog.turns - 1) if len(kept_tokens(trace, 0, turn)) >= least]
+    trace = simulate(draw(any_policy), dialog, draw(budgets))
+    turns = [turn for turn in range(dialog.turns - 1) if kept_tokens(trace, 0, turn)]
     return trace, dialog, draw(st.sampled_from(turns)) if turns else 0
+
+
+@st.composite
+def forkable_token(draw: st.DrawFn) -> tuple[Trace, DialogBatch, int, int]:
+    """Draw such a run and turn, and one of the tokens that are cached after it."""
+    run = draw(forkable().filter(lambda run: kept_tokens(run[0], 0, run[2])))
+    return *run, draw(st.sampled_from(kept_tokens(run[0], 0, run[2])))
 
 
 # ------------------------------------------------------------------------------- the trunk
@@ -89,17 +96,11 @@ def test_the_run_that_is_forked_stays_as_it_was(
 # ------------------------------------------------------------------------------- pin and drop
 
 
-@given(forkable(), st.data())
+@given(forkable_token(), any_policy, budgets)
 def test_a_pinned_entry_is_never_evicted(
-    run: tuple[Trace, DialogBatch, int], data: st.DataObject
+    run: tuple[Trace, DialogBatch, int, int], policy: Policy, budget: int
 ) -> None:
-    trace, dialog, turn = run
-    cached = kept_tokens(trace, 0, turn)
-    if not cached:
-        return
-    token = data.draw(st.sampled_from(cached), label="token")
-    policy = data.draw(any_policy, label="policy")
-    budget = data.draw(budgets, label="budget")
+    trace, dialog, turn, token = run
 
     future = fork(trace, dialog, Fork(turn, policy=policy, budget=budget, pinned=token))
 
@@ -114,15 +115,10 @@ def test_a_pinned_entry_is_never_evicted(
     assert (entries.rule[entries.token == token] == Rule.none).all()
 
 
-@given(forkable(), st.data())
-def test_a_dropped_entry_never_returns(
-    run: tuple[Trace, DialogBatch, int], data: st.DataObject
-) -> None:
-    trace, dialog, turn = run
+@given(forkable_token())
+def test_a_dropped_entry_never_returns(run: tuple[Trace, DialogBatch, int, int]) -> None:
+    trace, dialog, turn, token = run
     cached = kept_tokens(trace, 0, turn)
-    if not cached:
-        return
-    token = data.draw(st.sampled_from(cached), label="token")
     change = Fork(turn, dropped=token)
 
     start = state_at_fork(trace, dialog, change)

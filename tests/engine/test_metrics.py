@@ -27,7 +27,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from tests.worlds import adaptation_in, plain_dialog, random_dialog
+from tests.worlds import EAST, NORTH, adaptation_in, plain_dialog, pointing, random_dialog
 
 FIFO = policy_named("fifo")
 NAN = math.nan
@@ -135,15 +135,7 @@ def test_alignment_compares_the_output_with_the_projected_topic() -> None:
 
 
 def test_a_topic_whose_direction_is_not_known_is_the_mean_of_its_tokens() -> None:
-    tokens = np.array([[1, 0], [0, 1], [3, 4], [5, 0]])
-    dialog = one_dialog(
-        embeddings=tokens,
-        queries=tokens,
-        keys=tokens,
-        values=tokens,
-        turn_lengths=[2, 1, 1],
-        turn_topics=["A", "B", "A"],
-    )
+    dialog = pointing([EAST, NORTH], [[3, 4]], [[5, 0]], topics="ABA")
     trace = simulate(policy_named("fifo"), dialog, budget=1)
 
     # The topic A is (6, 1) / 3, B is (3, 4); the output is the newest token.

@@ -19,7 +19,7 @@ from fdkvc.engine.simulate import simulate
 from fdkvc.explain.decisions import explain, sentences
 from fdkvc.explain.narrate import headline, narrate
 from fdkvc.policies import read_policy
-from tests.worlds import plain_dialog
+from tests.worlds import plain_dialog, pointing
 
 EXPECTED = Path(__file__).with_name("worked.expected")
 PAPERS = "fd-kvc gamma=0.5 alpha_0=0.4 mu=1.0 tau={} beta=1.0 w_c=0.5"
@@ -37,20 +37,10 @@ def three_turns() -> DialogBatch:
     )
 
 
-def three_topics() -> DialogBatch:
-    """Make turns of several tokens, A, B, C and again A, that are more or less of their topic."""
-    east = [[1.0, 0.0], [0.9, 0.3], [0.8, 0.1]]
-    north = [[0.0, 1.0], [0.2, 0.9], [0.1, 0.7]]
-    west = [[-1.0, 0.2], [-0.7, 0.0]]
-    tokens = [*east, *north, *west, *east]
-    return one_dialog(
-        embeddings=tokens,
-        queries=tokens,
-        keys=tokens,
-        values=tokens,
-        turn_lengths=[3, 3, 2, 3],
-        turn_topics=["A", "B", "C", "A"],
-    )
+EAST = [[1.0, 0.0], [0.9, 0.3], [0.8, 0.1]]
+NORTH = [[0.0, 1.0], [0.2, 0.9], [0.1, 0.7]]
+WEST = [[-1.0, 0.2], [-0.7, 0.0]]
+"""Tokens that are more or less of one topic."""
 
 
 def weighed(*turns: list[float]) -> DialogBatch:
@@ -61,7 +51,7 @@ def weighed(*turns: list[float]) -> DialogBatch:
 
 DIALOGS = {
     "three turns": three_turns(),
-    "three topics": three_topics(),
+    "three topics": pointing(EAST, NORTH, WEST, EAST, topics="ABCA"),
     "weights 3, 1 | 1": weighed([3.0, 1.0], [1.0]),
     "weights 2, 2, 1": weighed([2.0, 2.0, 1.0]),
     "three alike": plain_dialog([[1.0, 1.0, 1.0]]),

@@ -196,43 +196,9 @@ def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) ->
         assert np.isfinite(column).all(), name
 
 
-@every_policy
-def test_terms_add_up_to_the_score(key: str, traces: dict[str, Trace]) -> None:
-    entries = entries_of(traces[key])
-
-    assert entries.terms
-    score = np.asarray(sum(entries.terms.values()))
-    ties = policy_named(key).ties
-    np.testing.assert_allclose(score, entries.score, ties.relative, ties.absolute)
-    moved = (score != entries.score) & ~np.isnan(score)
-    assert moved.mean() < 0.01  # those that tied with the cutoff, and no others
-    assert np.isfinite(entries.score[entries.rank > 0]).all()
-
-
 def fills_its_budget(policy: Policy) -> bool:
     """Whether it drops no more than it must: shift drops half at once, others whole messages."""
     return policy.key != "shift" and policy.page_size > 0
-
-
-@every_policy
-def test_the_budget_is_kept(key: str, traces: dict[str, Trace]) -> None:
-    cached = (traces[key].kept_tokens >= 0).sum(axis=2)
-
-    if not policy_named(key).bounded:
-        arrived = SMALL.tokens_per_turn * np.arange(1, 13)
-        np.testing.assert_array_equal(cached, np.tile(arrived, (3, 1)))
-        return
-    assert cached.max() <= BUDGET
-    if fills_its_budget(policy_named(key)):
-        assert (cached[:, 2:] == BUDGET).all()  # and used: no threshold evicts at the defaults
-
-
-@every_policy
-def test_it_protects_no_more_than_the_budget(key: str) -> None:
-    dialogs = generate(SCENARIOS["shift"], dialogs=2, seed=3, world=SMALL)
-    for budget in (1, 2, 3, 5, 40):
-        protected = all_entries(simulate(policy_named(key), dialogs, budget)).protected
-        assert protected.sum(axis=2).max() <= budget
 
 
 @every_policy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import cache
 
 import numpy as np
@@ -11,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fdkvc.core.attention import (
-    cosine,
     entry_sum,
-    row_products,
     softmax,
 )
 from fdkvc.core.dialogs import DialogBatch, stack
@@ -34,7 +31,6 @@ from tests.worlds import (
     live,
     policies,
     ragged,
-    random_dialog,
 )
 
 budgets = st.integers(1, 24) | st.sampled_from([56, 130, 200])
@@ -244,31 +240,6 @@ def test_recording_fewer_details_changes_nothing(
 # ------------------------------------------------------------------------------- arithmetic
 
 
-def test_an_observation_answers_for_every_slot() -> None:
-    batch = stack([random_dialog(0, [2, 3]), random_dialog(1, [4, 2])])
-    turn = batch.observe(1)
-    token = np.array([[-1, 0, 4, -1], [1, -1, 5, 3]])
-    held = token >= 0
-
-    assert turn.new.tolist() == [[2, 3, 4], [4, 5, -1]]
-    assert turn.active.all()
-    np.testing.assert_array_equal(turn.position(token), token)
-    elsewhere = dataclasses.replace(batch, positions=np.arange(12).reshape(2, 6) * 10)
-    assert elsewhere.observe(1).position(token).tolist() == [[-1, 0, 40, -1], [70, -1, 110, 90]]
-    np.testing.assert_array_equal(np.isfinite(turn.logits(token)), held)
-    np.testing.assert_array_equal(turn.attention(token) > 0, held)
-    np.testing.assert_array_equal(turn.similarity(token) != 0, held)
-    for row, slot in np.argwhere(held):
-        index = token[row, slot]
-        low, high = batch.bounds[row, 1:3]
-        mean = batch.embeddings[row, low:high].mean(axis=0)
-        similarity = cosine(mean, batch.embeddings[row, index])
-        assert turn.similarity(token)[row, slot] == pytest.approx(similarity, abs=1e-6)
-        assert batch.queries is not None
-        logit = batch.queries[row, low:high].mean(axis=0) @ batch.keys[row, index] / 2
-        assert turn.logits(token)[row, slot] == pytest.approx(logit, abs=1e-6)
-
-
 @given(
     st.integers(1, 400),
     st.integers(0, 300),
@@ -300,16 +271,3 @@ def test_softmax_of_large_logits_and_of_nothing() -> None:
     logits = np.array([[1e30, -1e30, 1e30], [-np.inf] * 3, [-1e30, -np.inf, -1e30]], np.float32)
 
     np.testing.assert_array_equal(softmax(logits), [[0.5, 0, 0.5], [0, 0, 0], [0.5, 0, 0.5]])
-
-
-def test_products_of_rows_stay_within_their_lengths() -> None:
-    a = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
-    b = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
-    full = np.einsum("bmd,bnd->bmn", a, b)
-
-    np.testing.assert_allclose(row_products(a, b), full)
-    ragged_product = row_products(a, b, [(np.arange(2), 4), (np.arange(3), 1)])
-    np.testing.assert_allclose(ragged_product[0, :2], full[0, :2])
-    np.testing.assert_allclose(ragged_product[1, :, :1], full[1, :, :1])
-    assert not ragged_product[0, 2].any()
-    assert not ragged_product[1, :, 1:].any()

@@ -7,21 +7,17 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.evidence import Demands, Evidence
 from fdkvc.engine.metrics import METRICS, cache_bytes
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule
 from fdkvc.explain.decisions import explain
 from fdkvc.policies import policy_named, read_policy
-from tests.worlds import EAST, NORTH, kept_tokens, random_dialog
+from tests.worlds import EAST, NORTH, kept_tokens, pointing, random_dialog
 
 
 def test_it_worked_by_hand() -> None:
-    tokens = [EAST, NORTH, NORTH, NORTH, EAST]
-    dialog = one_dialog(
-        embeddings=tokens, queries=tokens, keys=tokens, values=tokens, turn_lengths=[1, 2, 1, 1]
-    )
+    dialog = pointing([EAST], [NORTH, NORTH], [NORTH], [EAST])
     trace = simulate(policy_named("retrieval"), dialog, 2)
 
     # The turns point north until the last, which finds the first token again.

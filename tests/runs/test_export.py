@@ -23,7 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fdkvc
-from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.summary import CASE, paired_differences
@@ -41,6 +40,7 @@ from fdkvc.runs.record import run_json, source_digest
 from fdkvc.runs.write import check_folder, write_files
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
+from tests.worlds import EAST, NORTH, pointing
 
 LATENCIES = {"fifo": 0.04, "h2o": 0.06, "fd-kvc": 0.1}
 DIALOG = DialogChoice(SCENARIOS["mixed"], 7, World())
@@ -103,15 +103,7 @@ def test_negative_numbers_are_left_alone() -> None:
 
 
 def test_topic_names_of_a_dialog_of_ones_own_are_defused() -> None:
-    vectors = np.eye(4)
-    dialogs = one_dialog(
-        embeddings=vectors,
-        queries=vectors,
-        keys=vectors,
-        values=vectors,
-        turn_lengths=[2, 2],
-        turn_topics=["=1+1", "plain"],
-    )
+    dialogs = pointing([EAST, NORTH], [EAST, NORTH], topics=["=1+1", "plain"])
     run = build_run(DIALOG, policy_named("fifo"), 3, dialogs=dialogs)
     _, *texts = trace_files({"fifo": run}).values()
     for text in texts:
