@@ -21,20 +21,27 @@ with page(
     adopt=choices.adopt_link,
     staged=True,
 ) as shown:
+    with shown.beside_title:
+        choices.offer_own_file(PAGE)
+    card, place = st.container(), st.empty()
+    controls = place.container(horizontal=True, vertical_alignment="bottom", key="transcript-row")
     with st.sidebar:
+        chosen = choices.choose_dialog(shown, controls)
         policies = choose_policies(PAGE, choices.POLICIES, MAX_LANES)
-        chosen = choices.choose_dialog(shown)
         metrics = sidebar.choose_metrics(PAGE)
 
     if not chosen.file.is_log:  # a session has its own card
-        show_verdict(PAGE, chosen, policies)
+        with card:
+            setting_known = show_verdict(PAGE, chosen, policies)
+        if not setting_known:
+            place.empty()
+            st.stop()
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:
         shown.show_problems([f"{error}."])
         st.stop()
-    with shown.beside_title:
-        choices.offer_own_file(PAGE)
+    with controls:
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
     recording, which = chosen.head.recording, choices.which_dialog(PAGE)
@@ -43,5 +50,6 @@ with page(
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
     transcript.show_source(recording)
-    transcript.show_view(PAGE, view, recording, lanes, lane, shown.beside_title)
-    show_evidence(PAGE, recording, lanes)
+    transcript.show_view(PAGE, view, recording, lanes, lane, controls)
+    with st.expander("What later turns need, and which policies held it"):
+        show_evidence(PAGE, recording, lanes)

@@ -58,10 +58,10 @@ def open_on(
     )
 
 
-def arrive(page: str, dialog: Hashable) -> None:
-    """Let the page open this dialog at the held turn and entry, and scroll to the stage."""
+def arrive(page: str, dialog: Hashable, scroll: bool = True) -> None:
+    """Let the page open this dialog at the held turn and entry, and `scroll` to the stage."""
     st.session_state[f"{page}/opened"] = dialog
-    show_stage(page)
+    st.session_state[f"{page}/arrived"] = scroll
 
 
 def show_stage(page: str) -> None:

@@ -37,7 +37,7 @@ NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.e
 
 def open_dialogs(page: Page, **view: object) -> None:
     """Open the page by a link; what the link leaves out is at its default."""
-    view = {"file": "dialogues"} | view
+    view = {"file": "dialogues", "budget": 48} | view
     page.goto("/dialogs?" + "&".join(f"{name}={value}" for name, value in view.items()))
     expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
     settled(page)
@@ -184,7 +184,8 @@ def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothi
         {"role": "assistant", "content": f"Go to {NASTY}"},
     ]
     good, broken = tmp_path / "good.json", tmp_path / "broken.json"
-    good.write_text(json.dumps([{"id": NASTY, "messages": said}]), encoding="utf-8")
+    named = [{"id": name, "messages": said} for name in (NASTY, "second")]
+    good.write_text(json.dumps(named), encoding="utf-8")
     turn = {"speaker": "USER", "utterance": 5}
     broken.write_text(json.dumps([{"dialogue_id": "<b>x</b>", "turns": [turn]}]), "utf-8")
     open_dialogs(page, file="own")
@@ -268,22 +269,23 @@ def choose_file(page: Page, label: str) -> None:
 
 @pytest.mark.long
 def test_going_from_file_to_file_and_on(page: Page) -> None:
-    """What is chosen is shown by the words of the file that is open, and the page goes on."""
-    chats = read_file(EXAMPLES / "chat.json")
+    """Each file's transcript follows its card, and the page goes on."""
     open_dialogs(page, dialog=1)
-    dialog = page.get_by_role("combobox", name="Dialog")
-    expect(dialog).to_have_value(DIALOGS[1].name)
+    expect(page.get_by_role("combobox", name="Dialog")).to_have_value(DIALOGS[1].name)
     page.get_by_role("button", name=re.compile("more …")).click()
 
     for label, name, policy in (
-        ("a chat with tools", chats[min(1, len(chats) - 1)].name, "Random"),
-        ("service dialogs", DIALOGS[min(1, len(chats) - 1)].name, "TOVA"),
+        ("a chat with tools", "chat", "Random"),
+        ("service dialogs", "dialogues", "TOVA"),
     ):
         choose_file(page, label)
-        expect(dialog).to_have_value(name)
+        expect(page).to_have_url(re.compile(f"file={name}&"))
+        shown_dialog = transcript(page)
+        texts = [dialog.texts[0] for dialog in read_file(EXAMPLES / f"{name}.json")]
+        expect(shown_dialog).to_contain_text(re.compile("|".join(map(re.escape, texts))))
         page.get_by_role("button", name=policy, exact=True).click()
         expect(page).to_have_url(re.compile(rf"policies=[^&]*{policy.lower()}"))
-        expect(dialog).to_have_value(name)
+        expect(shown_dialog).to_be_visible()
         settled(page)
 
 

@@ -79,11 +79,11 @@ NASTY = "<img src=x onerror=alert(1)> **bold** ![x](http://elsewhere.example/x.p
 def open_dialogs(brought: DialogFile | None = None, **link: object) -> AppTest:
     """Open the page by a link, with a file that was brought before."""
     if brought is None:
-        return open_page("dialogs", **{"file": "dialogues"} | link)
+        return open_page("dialogs", **{"file": "dialogues", "budget": 48} | link)
     key = (brought.name, brought.digest)
     UPLOADS.put(key, brought)
-    upload_link = {"file": "own", "sha": brought.digest[:16]}
-    return open_page("dialogs", {"dialogs/uploaded": key}, **upload_link, **link)
+    upload_link = {"file": "own", "sha": brought.digest[:16], "budget": 48}
+    return open_page("dialogs", {"dialogs/uploaded": key}, **upload_link | link)
 
 
 def file_run(settings: Replay, file: DialogFile) -> FileRun:
@@ -237,9 +237,9 @@ def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -
 
 def test_another_dialog_opens_where_its_own_first_demand_failed() -> None:
     app = open_dialogs(policies="fifo,fd-kvc")
-    settled(app.selectbox(key="dialogs/file").set_value("evening").run())
+    settled(app.selectbox(key="dialogs/dialog").set_value(1).run())
 
-    fresh = open_dialogs(file="evening", policies="fifo,fd-kvc")
+    fresh = open_dialogs(dialog=1, policies="fifo,fd-kvc")
     assert shown_turn(app) == shown_turn(fresh)
     assert link_of(app)["entry"] == link_of(fresh)["entry"]
 
@@ -267,7 +267,7 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
 
 
 def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
-    app = open_page("dialogs")
+    app = open_page("dialogs", budget=48)
 
     assert link_of(app)["file"] == "rental"
     assert app.header[0].value == (
@@ -646,7 +646,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     lost = done.result.lost(shown.best.policy, shown.best.size)
     assert 0 < len(buttons) == min(5, lost.value.nunique())
     link = link_of(app)
-    assert link["budget"] == "48", "what is shown is not replaced unasked"
+    assert link["budget"] == str(shown.best.size)
 
     (command,) = [block.value for block in app.code if "--plan" in block.value]
     words = shlex.split(command)
@@ -841,9 +841,18 @@ def test_the_transcript_opens_at_the_worst_loss_of_the_recommended_way() -> None
     assert best is not None
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     worst = worst_losses(done.result.lost(best.policy, best.size or 0)).iloc[0]
-    press(app, "Show this setting in the transcript")
     assert shown_turn(app) == worst.turn
     assert link_of(app)["policies"].split(",")[-1] == best.policy
+    button = "Show this setting in the transcript"
+    assert button not in [row.label for row in app.button]
+    settled(app.number_input(key="dialogs/budget").set_value(48).run())
+    press(app, button)
+    assert link_of(app)["budget"] == str(best.size)
+
+
+def test_a_link_shows_its_own_setting_beneath_the_card() -> None:
+    app = card(open_page("dialogs", file="rental", budget=60))
+    assert link_of(app)["budget"] == "60"
 
 
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -882,7 +891,7 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
         patch.setattr(verdict_page, "arrive", lambda *given: arrived.append(given))
         patch.setattr(choices, "which_dialog", lambda _, *place: ("dialogues", "", *place))
         verdict_page.open_loss("dialogs", done, row)
-    assert arrived == [("dialogs", ("dialogues", "", 1, "lexical"))]
+    assert arrived == [("dialogs", ("dialogues", "", 1, "lexical"), True)]
 
     app.session_state["pending"] = "dialogs", asked
     app.session_state["dialogs/opened"] = arrived[0][1]
@@ -901,28 +910,33 @@ def test_what_a_file_says_is_text_in_its_report() -> None:
     assert "<img" not in report_of(done)
 
 
+def paste(app: AppTest, text: str) -> AppTest:
+    """Paste a dialog, and wait until its card is known and its transcript is shown."""
+    settled(app.text_area(key="dialogs/pasted").set_value(text).run())
+    return rerun_until(app, lambda app: bool(app.header), "its transcript never came")
+
+
 def test_a_dialog_can_be_pasted() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
-    box = app.text_area(key="dialogs/pasted")
 
-    settled(box.set_value("User: a table for two\nSystem: at six?").run())
+    paste(app, "User: a table for two\nSystem: at six?")
     assert "a table for two" in words_said(app)
     assert shown_turn(app) == 1, "nothing is needed later, so it opens at the end"
     assert "once the same file is opened there" in words_of(app)
     assert not app.error
 
-    settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
+    paste(app, "no speaker")
     assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 has no")
     assert "Still using pasted.txt" in app.error[0].value
     assert "a table for two" in words_said(app)
 
     chat = json.dumps([{"role": "user", "content": "only one turn"}])
-    settled(app.text_area(key="dialogs/pasted").set_value(chat).run())
+    paste(app, chat)
     assert "only one turn" in words_said(app)
     assert shown_turn(app) == 0
     assert not app.error
     too_large = "User: a table\nSystem: at six?\n---\nUser: " + "a " * 32_769
-    settled(app.text_area(key="dialogs/pasted").set_value(too_large).run())
+    paste(app, too_large)
     (warning,) = [alert.value for alert in app.warning if "left out" in alert.value]
     assert "dialog 1, turn 0: it has 32,769 tokens" in warning
 
@@ -933,7 +947,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
     _assert_not_asked(app, "pasted.txt cannot be read: line 1 has no")
-    settled(app.text_area(key="dialogs/pasted").set_value(60 * f"User: {'7 ' * 20}\n").run())
+    paste(app, 60 * f"User: {'7 ' * 20}\n")
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
     (error,) = app.error
@@ -996,12 +1010,12 @@ def test_values_that_nobody_said_are_told_beside_the_evidence() -> None:
         {"role": "assistant", "tool_calls": [call]},
     ]
     app = open_page("dialogs", file="own", policies="fifo")
-    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
+    paste(app, json.dumps(chat))
     assert "Not found in the text: 1 more value." in words_of(app)
 
     chat[0] |= {"content": "a bed, downtown", "mood": "in a hurry"}
     chat[1]["tool_calls"].append({"function": {"name": "pay", "arguments": "{"}})
-    settled(app.text_area(key="dialogs/pasted").set_value(json.dumps(chat)).run())
+    paste(app, json.dumps(chat))
     assert "need 2 values, but the text never contains" in app.info[0].value
     assert [warning.value for warning in app.warning] == [
         "The arguments of 1 tool call are not a JSON object: they are read as text, and none of "

@@ -202,7 +202,7 @@ def test_a_cancelled_reading_keeps_the_dialogs_that_are_whole() -> None:
 
 def test_without_its_package_letters_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
-    app = open_page("dialogs", file="dialogues", vectors="smollm2")
+    app = open_page("dialogs", file="dialogues", vectors="smollm2", budget=48)
     words = f"{gguf_file.NO_MODEL}. Showing letters of words instead."
     assert [error.value for error in app.error] == [plain(words)]
     assert not no_stage(app)

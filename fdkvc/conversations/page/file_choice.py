@@ -53,7 +53,7 @@ DIALOG = Field("Dialog", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 def choose_transcript(page: str, file: files.DialogFile) -> int:
     """Choose a dialog of a file; return its index."""
     names = dict(enumerate(transcript.name for transcript in file.transcripts))
-    return int(fields.choice(page, replace(DIALOG, choices=names)))
+    return int(fields.choice(page, replace(DIALOG, choices=names), len(names) > 1, width="content"))
 
 
 def chosen_file(

@@ -118,7 +118,7 @@ FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, *CARD_FIELDS)
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
-    if wrong or {field.name for field in (BUDGET, POLICIES, *LOOK)} & link.keys():
+    if wrong or {field.name for field in (DIALOG, BUDGET, POLICIES, *LOOK)} & link.keys():
         st.session_state[f"{page}/followed"] = ""  # any file
     open_as_linked(page, link)
     return wrong
@@ -133,8 +133,11 @@ def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tup
 # ------------------------------------------------------------------------------- controls
 
 
-def choose_dialog(shown: Page) -> Chosen:
-    """Show the controls and return the choice; stop the page if there is nothing to show."""
+def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
+    """Show what chooses a file, and among the `controls` of the transcript its dialog and size.
+
+    Stops the page if there is nothing to show.
+    """
     page, below_title = shown.name, shown.below_title
     fields.choice(page, FILE)
     file = chosen_file(shown, PLACED, below_title)
@@ -154,8 +157,8 @@ def choose_dialog(shown: Page) -> Chosen:
         file = choose_tools(page, file)
         warn_skipped(file)
         _follow_card(page, file)
-        dialog = choose_transcript(page, file)
-        beside_dialog = st.container()
+        with controls:
+            dialog = choose_transcript(page, file)
         schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
             vectors, read = choose_vectors(page, file, dialog, below_title)
@@ -171,7 +174,7 @@ def choose_dialog(shown: Page) -> Chosen:
         _stop(page, below_title)
     head, mode = _choose_head(page, recording)
     chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
-    with beside_dialog:
+    with controls:
         return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
 
 

@@ -67,7 +67,6 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
 
 def show_evidence(page: str, recording: Recording, lanes: Sequence[Lane]) -> None:
     """Show whether each policy held each needed value."""
-    st.header("What later turns need", anchor=False)
     missing = recording.transcript.missing
     present: set[str] = {demand.kind for demand, _ in recording.evidence}
     kinds = {kind: f"{name.capitalize()}s" for kind, name in DEMANDS.items() if kind in present}

@@ -37,14 +37,14 @@ def show_view(
     recording: Recording,
     lanes: tuple[Lane, ...],
     lane: Lane,
-    title_column: DeltaGenerator,
+    controls: DeltaGenerator,
 ) -> None:
-    """Show the dialog on the stage, and `beside` the title its files."""
+    """Show the dialog on the stage, and its files among the controls."""
     write, uploaded = fields.link_writer(page, FIELDS), fields.held(page, FILE) == OWN
     one_cache, ghost = view == "cache" and not lane.run.long, NO_GHOST
     if one_cache:
         ghost = choose_ghost(page, lane.run, lambda *_: RUN_FIELDS, which_dialog(page))
-    with title_column:
+    with controls:
         packed = partial(payload, lane.run, "", *ghost) if one_cache else None
         show_downloads(page, [lane] if one_cache else lanes, packed, uploaded=uploaded)
     if view == "words":

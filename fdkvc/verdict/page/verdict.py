@@ -78,8 +78,11 @@ MAX_CURVES = 4
 """Most ways in the picture."""
 
 
-def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
-    """Show the card of a file, whose run starts by itself; `policies` are compared, too."""
+def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> bool:
+    """Show the card of a file, whose run starts by itself; `policies` are compared, too.
+
+    Return whether it is known what the transcript shows.
+    """
     with st.container(border=True, key="verdict"):
         with st.container(horizontal=True, vertical_alignment="bottom", key="verdict-today"):
             today = _choose_today(page)
@@ -97,12 +100,14 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> None:
         dialog, file = held(page, DIALOG), chosen.file
         run = FileRun(settings, target, file.key, chosen.vectors, encoding, file, dialog)
         known = _known(page, run, today, shape, minutes)
+        setting_known = _follow(page, known)
         with controls:
             if known.card is not None and known.replayed is not None:
                 command = _command(run, added, model, today, known.check is not None)
                 _offer(page, known.replayed, known.card, command)
     with card_column:
         _show_card(page, known)
+    return setting_known
 
 
 def _choose_today(page: str) -> Today:
@@ -167,6 +172,18 @@ def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: in
     content_of_check = run.key, sizes, minutes
     check = session_job(f"{page}/check", _checks(), work_of_check, content_of_check)
     return replace(known, check=check)
+
+
+def _follow(page: str, known: Known) -> bool:
+    """Once for a file, show its recommended setting; return whether its card was waited for."""
+    key, file = f"{page}/followed", known.run.file
+    if st.session_state.get(key) != file.digest:
+        if not known.search_job.finished:
+            return False
+        st.session_state[key] = file.digest
+        if known.card is not None and known.replayed is not None:
+            _show_setting(page, known.replayed, known.card)
+    return True
 
 
 def _show_card(page: str, known: Known) -> None:
@@ -395,12 +412,16 @@ def _show_losses(page: str, replayed: Replayed, candidate: Way) -> None:
 
 
 def open_loss(
-    page: str, replayed: Replayed, row: Mapping[Any, Any], policies: tuple[str, ...] = ()
+    page: str,
+    replayed: Replayed,
+    row: Mapping[Any, Any],
+    policies: tuple[str, ...] = (),
+    scroll: bool = True,
 ) -> None:
     """Show the moment of a loss of a replay."""
     names = [transcript.name for transcript in replayed.file.transcripts]
     recording = replayed.recording(names.index(row["dialog"]))
-    go_to(page, replayed.file, recording, row, replayed.model or LETTERS, policies)
+    go_to(page, replayed.file, recording, row, replayed.model or LETTERS, policies, scroll)
 
 
 def go_to(
@@ -410,6 +431,7 @@ def go_to(
     row: Mapping[Any, Any],
     model: str = LETTERS,
     policies: tuple[str, ...] = (),
+    scroll: bool = True,
 ) -> None:
     """Show the moment at which a forgotten argument was needed, and rerun the page.
 
@@ -428,8 +450,19 @@ def go_to(
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, shown_size(int(row["budget"])))]
     values += [(TURN, int(row["turn"])), (ENTRY, int(mentions[-1][0]))]
-    arrive(page, choices.which_dialog(page, dialog, model))
+    st.session_state[f"{page}/followed"] = file.digest
+    arrive(page, choices.which_dialog(page, dialog, model), scroll)
     fields.hold_and_rerun(page, values)
+
+
+def _show_setting(page: str, replayed: Replayed, card: Card, scroll: bool = False) -> None:
+    """Show the recommended setting at its worst loss, if there is a setting, and rerun the page."""
+    values, best = _shown_values(card), card.best
+    if not values or best is None:
+        return
+    for row in worst_losses(replayed.lost(best.policy, best.size or 0), 1).to_dict("records"):
+        open_loss(page, replayed, row, values[0][1], scroll)
+    fields.hold_and_rerun(page, values)  # nothing was lost
 
 
 @cached
@@ -443,16 +476,12 @@ def _notes(replayed: Replayed) -> list[str]:
 
 def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line, the files and a report."""
-    values, best = _shown_values(card), card.best
-    if values and st.button(
+    if any(held(page, field) != value for field, value in _shown_values(card)[1:]) and st.button(
         "Show this setting in the transcript",
         key=f"{page}/verdict/show",
         icon=":material/visibility:",
     ):
-        assert best is not None
-        for row in worst_losses(replayed.lost(best.policy, best.size or 0), 1).to_dict("records"):
-            open_loss(page, replayed, row, values[0][1])
-        fields.hold_and_rerun(page, values)  # nothing was lost
+        _show_setting(page, replayed, card, scroll=True)
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
     name = f"fdkvc-{Path(replayed.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
