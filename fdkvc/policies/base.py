@@ -64,6 +64,9 @@ BY_TEXT: frozenset[Look] = frozenset(
 """What is the same for all heads: if a policy looks at nothing else, they keep the same tokens."""
 
 
+KEPT = ", keys kept"
+"""Ends the title of what engines usually do by reading the rest again, if it keeps keys."""
+
 Score = Callable[[Cache], Floats]
 """Computes the score of entries (B, C): the sum of the terms, as eviction will see it."""
 

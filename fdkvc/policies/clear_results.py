@@ -9,7 +9,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Floats, Ints, Observation
 from fdkvc.core.cache import EXACT, Cache, Pages, runs
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import EVICTION, Available, Look, Policy, Step, protecting
+from fdkvc.policies.base import EVICTION, KEPT, Available, Look, Policy, Step, protecting
 from fdkvc.policies.messages import PROMPT_STAYS, always_stays, turns_so_far
 
 
@@ -88,7 +88,7 @@ class ClearResults(Policy):
     @property
     def title(self) -> str:
         settings = [setting for setting in changed(self) if not setting.startswith("keep=")]
-        return f"{self.label} ({', '.join([f'keep {self.keep}', *settings])})"
+        return f"{self.label} ({', '.join([f'keep {self.keep}', *settings])}){KEPT}"
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         if "result" not in available.kinds:

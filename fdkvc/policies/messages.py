@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Ints, Observation
 from fdkvc.core.cache import Cache, Pages, newest, runs
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import Available, Look, Step, within
+from fdkvc.policies.base import KEPT, Available, Look, Step, within
 from fdkvc.policies.wrapper import Paging, evicting
 
 PROMPT_STAYS = r"i \text{ in the system prompt} \;\Rightarrow\; \text{keep}"
@@ -66,7 +66,8 @@ class Messages(Paging):
     def title(self) -> str:
         """The users' words for the plain use, and the wrapped policy's title otherwise."""
         if self.policy.name == "fifo":
-            return ", ".join(["Drop oldest messages", *changed(self)])
+            words = ", ".join(["Drop oldest messages", *changed(self)])
+            return words.replace(", begins=user", " up to a user's") + KEPT
         return super().title
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 
 from fdkvc.core.attention import KINDS, Bools, Ints
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import BY_TEXT, Available, Step
+from fdkvc.policies.base import BY_TEXT, KEPT, Available, Step
 from fdkvc.policies.wrapper import Wrapper, evicting
 
 
@@ -54,7 +54,9 @@ class Reread(Wrapper):
 
     @property
     def title(self) -> str:
-        return ", ".join([self.policy.title, "read again", *changed(self)])
+        title = self.policy.title
+        words = title.removesuffix(KEPT) if title.endswith(KEPT) else f"{title}, read again"
+        return ", ".join([words, *changed(self)])
 
     @property
     def steps(self) -> tuple[Step, ...]:

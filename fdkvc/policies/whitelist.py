@@ -81,9 +81,9 @@ class Whitelist(Protecting):
 
     @property
     def title(self) -> str:
-        """The wrapped policy's title and "prompt pinned", if only the system prompt is listed."""
+        """The wrapped policy's title and "+ prompt", if only the system prompt is listed."""
         if changed(self) == ["first=0", "speaker=prompt"]:
-            return f"{self.policy.title}, prompt pinned"
+            return f"{self.policy.title} + prompt"
         return super().title
 
     @property

@@ -12,7 +12,8 @@ from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.words import count, listed, percent, ranged, written_bytes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
-from fdkvc.policies.ways import EVICT, way_words
+from fdkvc.policies.base import KEPT
+from fdkvc.policies.ways import way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.card import (
     CLEARLY,
@@ -129,9 +130,11 @@ def _no_setting(card: Card) -> str:
 def _imperative(name: str) -> str:
     """Return a way as the end of a sentence that says what to do."""
     words = way_words(name)
-    if words.startswith(EVICT):
-        return f"evict entries by {words.removeprefix(EVICT)}"
-    return f"use {words}" if name in ("sink", "shift") else words
+    in_sentence = f"{words[0].lower()}{words[1:]}"
+    if name == "shift":
+        return f"use {in_sentence}"
+    whole = read_policy(name).reads_again or words.endswith(KEPT)
+    return in_sentence if whole else f"evict entries by {words}"
 
 
 def _size_words(card: Card, candidate: Way) -> str:

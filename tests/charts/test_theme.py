@@ -125,6 +125,6 @@ def test_a_way_has_the_colour_of_its_policy_whatever_it_is_called() -> None:
 
 
 def test_two_variants_of_a_policy_differ_in_a_legend_which_shows_no_dash() -> None:
-    one, other = theme.looks(["evict: attention (H2O)", "evict: attention (H2O) + sinks"])
+    one, other = theme.looks(["H2O + prompt", "H2O + sinks"])
     assert one.place == other.place
     assert one.shape != other.shape

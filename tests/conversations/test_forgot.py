@@ -281,7 +281,7 @@ def test_other_ways_are_compared_at_the_last_compactions_of_many(
     results = [*forgot(session_of(log), [read_policy("fifo")])]
 
     labels = [[way.label for way in result.ways[1:]] for result in results]
-    assert labels == [[], ["evict: age (FIFO)", LISTED], ["evict: age (FIFO)", LISTED]]
+    assert labels == [[], ["FIFO", LISTED], ["FIFO", LISTED]]
     said = ["the last 2 compactions" in " ".join(result.notes) for result in results]
     assert said == [True, False, False]
 
@@ -551,7 +551,7 @@ def test_a_session_without_compactions_offers_the_ways_at_a_size(
 
     assert "--at" in printed(capsys, str(path))
     shown = printed(capsys, str(path), "--at", "10")
-    assert "sinks and window" in shown
+    assert "Sink+Window" in shown
     assert "recorded" not in shown
     assert main(["forgot", str(path), "--at", "500"]) == 2
     assert "choose a smaller one" in capsys.readouterr().err

@@ -426,10 +426,10 @@ def test_what_cannot_be_combined_is_refused(name: str, sentence: str) -> None:
 
 def test_names_of_users_and_of_earlier_versions() -> None:
     titles = {
-        "messages(fifo)": "Drop oldest messages",
-        "clear-results": "Clear tool results (keep 3)",
-        "clear-results keep=1 trigger=9": "Clear tool results (keep 1, trigger=9)",
-        "reread(messages(fifo))": "Drop oldest messages, read again",
+        "messages(fifo)": "Drop oldest messages, keys kept",
+        "clear-results": "Clear tool results (keep 3), keys kept",
+        "clear-results keep=1 trigger=9": "Clear tool results (keep 1, trigger=9), keys kept",
+        "reread(messages(fifo))": "Drop oldest messages",
         "shift": "Context shift",
         "regions": "By region",
         "messages(h2o)": "Whole messages (H2O)",

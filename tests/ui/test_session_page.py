@@ -160,7 +160,7 @@ def test_a_session_that_was_never_compacted_is_compared_at_a_size() -> None:
 
     assert "never compacted" in words_of(app)
     assert size.value == 12
-    assert "sinks and window" in html(app)
+    assert "Sink+Window" in html(app)
 
 
 def test_another_file_shows_no_session() -> None:

@@ -149,7 +149,7 @@ def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> N
     assert [tie.policy for tie in card.ties] == [USER_FIRST]
     lead, others, _ = card_sentences(card)
     assert "drop oldest messages" in lead
-    assert "As good here: “drop oldest messages up to a user's”" in others
+    assert "As good here: “Drop oldest messages up to a user's”" in others
     assert "needs only 100 tokens" in others
     assert {"Ollama", "transformers"} <= settings(card).keys()
 
