@@ -57,6 +57,9 @@ ENGINES = (MESSAGES, USER_FIRST, "shift", CLEARED)
 SIMPLEST = (*ENGINES[:3], "sink", CLEARED)
 """Which of ways with the same size comes first."""
 
+MOSTLY_UNCLEARED = 0.5
+"""The share of conversations in which clearing may not be enough, for it to be recommended."""
+
 REREAD = "tokens_reread"
 """The metric of tokens that are read again, where a policy reads any."""
 
@@ -402,7 +405,11 @@ def chosen_way(candidates: Sequence[Way], tokens: float) -> Way | None:
     sized = [candidate for candidate in candidates if candidate.by_text]
     safe = [candidate for candidate in sized if candidate.keeps_start] or sized
     in_engines = [
-        candidate for candidate in safe if candidate.in_engines and saves(candidate.slots, tokens)
+        candidate
+        for candidate in safe
+        if candidate.in_engines
+        and candidate.uncleared <= MOSTLY_UNCLEARED
+        and saves(candidate.slots, tokens)
     ]
     return next(iter([*in_engines, *safe]), None)
 

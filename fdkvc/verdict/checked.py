@@ -21,6 +21,7 @@ import pandas as pd
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
 from fdkvc.models.answers import FULL, Answers, run_answers, work_of
+from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
@@ -70,6 +71,10 @@ STRANGE, STRANGE_LOSS = 1.5, 2.0
 """From how many tokens a character on a language is strange to a model, and from which loss, in
 nats a character. Choices: SmolLM2 loses 1.0 in English, 1.4 to 1.7 in French, Spanish and German,
 and 2.1 or more in Russian, Polish, Arabic and Hindi (benchmarks/research/languages.py)."""
+
+LANGUAGE_TEXT, FEW_CHARACTERS = 100_000, 150
+"""How many characters tell how many tokens a language takes, and of how few the loss says nothing:
+the first words of a dialog are the hardest."""
 
 HARDLY_READS = "hardly reads this language: by words only"
 
@@ -172,21 +177,24 @@ def read_card(
     if not candidates:
         raise ValueError("there is nothing to check: no way saves anything")
     sizes: TurnSizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts}
-    check_language(model.name, transcripts, sum(map(sum, sizes.values())))
+    check_language(model, transcripts)
     # A card may count tokens as another model does.
     ratio = sum(map(sum, sizes.values())) / len(sizes) / card.tokens
     sizes = {name: _readable(turn_sizes, model) for name, turn_sizes in sizes.items()}
     by_words = {way.policy: way.size or 0 for way in candidates}
     run = _sized(by_words, ratio)
     limit = round(MINUTE_TOKENS * minutes)
-    sample, rounds = _affordable(run, model, transcripts, sizes, limit)
+    affordable = _affordable(run, model, transcripts, sizes, limit)
+    if affordable is None:
+        raise ValueError(_why_unread(run, model, transcripts, sizes, limit))
+    sample, rounds = affordable
     tokens = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in sample}
     unread = [dialog for dialog in transcripts if dialog.name not in tokens]
     evicting = run.sizes[0]
     sizing = Sizing(card, model, sample, tokens, ratio)
     sizing.read(by_words, rounds, **execution)
     return ModelRead(
-        model.name,
+        title_of(model),
         tuple(tokens),
         sum(tokens.values()),
         sizing.final_readings,
@@ -235,7 +243,7 @@ class Sizing:
             table = run_answers(run, self.model, self.sample, **execution)
             if number and cancelled is not None and cancelled.is_set():
                 break
-            check_loss(self.model.name, self.sample, table)
+            check_loss(title_of(self.model), self.sample, table)
             self._take(asked, table)
             if self.values < SIZING_VALUES:
                 break
@@ -287,16 +295,24 @@ class Sizing:
         }
 
 
-def check_language(name: str, transcripts: Sequence[Transcript], tokens: int) -> None:
+def title_of(model: AnyModel) -> str:
+    """Return how people call a model."""
+    return Encoding.name if model.name.startswith(Encoding.name) else model.name
+
+
+def check_language(model: AnyModel, transcripts: Sequence[Transcript]) -> None:
     """Raise a ValueError where a model needs so many tokens that it hardly knows the language."""
-    if tokens > STRANGE * _characters(transcripts):
-        raise ValueError(f"{name} {HARDLY_READS}")
+    text = "\n".join(chain.from_iterable(dialog.texts for dialog in transcripts))[:LANGUAGE_TEXT]
+    if len(model.tokens.encode(text)[0]) > STRANGE * len(text):
+        raise ValueError(f"{title_of(model)} {HARDLY_READS}")
 
 
 def check_loss(name: str, transcripts: Sequence[Transcript], table: pd.DataFrame) -> None:
     """Raise a ValueError where a model loses so much with the full cache, by `run_answers`."""
     full = table[(table.policy == FULL) & (table.metric == "nats")].drop_duplicates("dialog")
-    if (full.value * full["count"]).sum() > STRANGE_LOSS * _characters(transcripts):
+    characters = _characters(transcripts)
+    lost = (full.value * full["count"]).sum()
+    if characters >= FEW_CHARACTERS and lost > STRANGE_LOSS * characters:
         raise ValueError(f"{name} {HARDLY_READS}")
 
 
@@ -321,10 +337,10 @@ def _affordable(
     transcripts: Sequence[Transcript],
     sizes: TurnSizes,
     limit: int,
-) -> tuple[list[Transcript], int]:
+) -> tuple[list[Transcript], int] | None:
     """Return a sample of at most `limit` tokens, and in how many rounds it can be read.
 
-    It has fewer where ways read much again. Raises a ValueError if none is read in time.
+    It has fewer where ways read much again; None if no dialog is read in time.
     """
     evicting = run.sizes[0]
     for rounds in (ROUNDS, 1):
@@ -337,10 +353,26 @@ def _affordable(
             if max(max(works), sum(works) / 2) <= allowed:
                 return sample, rounds
             room = room * 9 // 10
-    raise ValueError(
-        f"no conversation needs a value after {evicting:,} tokens and is read in "
-        f"{limit / MINUTE_TOKENS:g} min: more minutes read more"
-    )
+    return None
+
+
+def _why_unread(
+    run: Sized,
+    model: AnyModel,
+    transcripts: Sequence[Transcript],
+    sizes: TurnSizes,
+    limit: int,
+) -> str:
+    """Return why no dialog is read in time, and which minutes are enough."""
+    evicting = run.sizes[0]
+    for doublings in range(1, 10):
+        longer = limit * 2**doublings
+        if _affordable(run, model, transcripts, sizes, longer):
+            minutes = f"{max(longer / MINUTE_TOKENS, 1):.0f} min"
+            return (
+                f"it takes up to {minutes} to read on to a value needed after {evicting:,} tokens"
+            )
+    return f"no conversation needs a value after {evicting:,} tokens, so there is nothing to check"
 
 
 def _report_round(

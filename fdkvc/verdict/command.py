@@ -12,12 +12,13 @@ from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
 from fdkvc.models.loaded import load_named
 from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import baseline_of, usable, with_pinned_prompts
 from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.verdict.card import TARGET, ways_for
-from fdkvc.verdict.checked import MINUTES, read_card
+from fdkvc.verdict.checked import MINUTES, installed, read_card
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, prompt_size
 from fdkvc.verdict.today import Today
@@ -50,7 +51,10 @@ def dialogs(options: Namespace) -> None:
         run = ReplayRun.measure(settings, recordings, run_fields, **execution)
     if run.card is not None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
-        if loaded.model is not None:
+        if loaded.model is None:
+            advice = "add --model smollm2" if installed() else NO_MODEL
+            warn_each([f"Not read by a model: {advice}."])
+        else:
             run = _read(run, loaded.model, options)
     # 3. What is printed and written.
     text = run.tables_text if options.tables else None

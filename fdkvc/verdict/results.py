@@ -29,14 +29,12 @@ from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import missing_value_notes, unread_kinds
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.policies import baseline_of, read_policy, usable
 from fdkvc.runs.base import Run
 from fdkvc.runs.grid import Grid, figures, marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
 from fdkvc.verdict.card import TARGETS, Card, ModelRead, find_card
-from fdkvc.verdict.checked import installed
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import Tables, cases_at, dialog_lengths, find_sizes, least_lengths
 from fdkvc.verdict.sentences import (
@@ -450,6 +448,4 @@ def card_text(card: Card) -> str:
         lines += [f"# {engine}", *(line for line in comments if line not in lines)]
         for line in code[len(comments) - 1 :]:
             lines += wrap(line, WIDTH, **UNBROKEN)
-    if card.read is None:
-        lines.append(f"Not read by a model: {'add --model smollm2' if installed() else NO_MODEL}.")
     return "\n".join(lines)

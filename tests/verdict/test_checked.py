@@ -81,8 +81,10 @@ def test_a_dialog_that_is_too_long_is_read_from_its_beginning() -> None:
 
 
 def test_what_cannot_be_read_in_time_is_said() -> None:
-    with pytest.raises(ValueError, match="no conversation needs a value after 500 tokens"):
+    with pytest.raises(ValueError, match="up to 1 min to read on to a value needed after 500"):
         read_card(card_of(("sink", 500)), MODEL, DIALOGS, 400 / MINUTE_TOKENS)
+    with pytest.raises(ValueError, match="no conversation needs a value after"):
+        read_card(card_of(("sink", 600)), MODEL, DIALOGS[1:])
 
 
 def test_no_more_is_read_than_the_context_of_a_model_holds() -> None:
@@ -138,10 +140,9 @@ def test_what_matters_is_read_first() -> None:
 
 
 def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
-    words = Transcript("one", (Turn("user", "abcd" * 10),))
-    check_language("SmolLM2", [words], 60)
-    with pytest.raises(ValueError, match="SmolLM2 hardly reads this language: by words only"):
-        check_language("SmolLM2", [words], 61)
+    check_language(MODEL, [Transcript("one", (Turn("user", "a table"),))])
+    with pytest.raises(ValueError, match="bundled hardly reads this language: by words only"):
+        check_language(MODEL, [Transcript("one", (Turn("user", "两个人的桌子"),))])
 
 
 def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +179,13 @@ def test_without_time_or_values_a_model_checks_the_sizes_by_words(
 
 
 def test_a_language_is_strange_by_the_loss_of_the_full_cache() -> None:
-    words = Transcript("one", (Turn("user", "abcd" * 10),))
-    rows = [("one", "", "full", 8, "nats", nats, 20) for nats in (4.0, 4.1)]
+    words, few_words = (Transcript("one", (Turn("user", "abcd" * n),)) for n in (50, 5))
+    rows = [("one", "", "full", 8, "nats", nats, 100) for nats in (4.0, 4.1)]
     readable, strange = (pd.DataFrame([row], columns=[*MEASURED]) for row in rows)
     check_loss("SmolLM2", [words], readable)
     with pytest.raises(ValueError, match="SmolLM2 hardly reads this language"):
         check_loss("SmolLM2", [words], strange)
+    check_loss("SmolLM2", [few_words], strange)
 
 
 def test_a_model_reads_each_way_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
