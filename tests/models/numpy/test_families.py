@@ -109,7 +109,7 @@ def test_the_logits_are_those_of_transformers(family: Any, stored_as: str) -> No
 @pytest.mark.parametrize("policy", ["h2o", "sinks(weighted-recency)"])
 def test_the_cache_of_the_library_keeps_the_same_entries(family: Any, policy: str) -> None:
     from fdkvc.models.transformers.cache import PolicyCache
-    from tests.models.transformers.test_live import CACHE
+    from tests.library import CACHE
 
     model, folder = family
     own: Any = load_language_model(folder).evicting(read_policy(policy), 16)

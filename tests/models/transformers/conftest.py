@@ -22,6 +22,6 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def llama() -> Any:
-    from tests.models.transformers.test_live import made
+    from tests.library import made
 
     return made()

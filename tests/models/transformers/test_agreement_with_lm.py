@@ -33,9 +33,10 @@ from fdkvc.policies import read_policy
 from fdkvc.verdict.card import Way
 from fdkvc.verdict.settings import settings_of
 from tests.language_models import write_model
+from tests.library import CACHE
 from tests.models.numpy.test_chat_template import CHATML, MARKS
 from tests.models.numpy.test_smollm2 import NO_ACCELERATE
-from tests.models.transformers.test_live import CACHE, EVICTING
+from tests.models.transformers.test_live import EVICTING
 
 BY_TEXT = (
     "fifo",

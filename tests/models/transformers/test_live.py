@@ -31,7 +31,6 @@ from fdkvc.engine.sinks import PROTECT, FirstTokensWarning
 from fdkvc.models.answers import Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import load_language_model
-from fdkvc.models.numpy.model_folder import cache_name
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.models.transformers import loop
@@ -42,7 +41,7 @@ from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
 from tests.language_models import write_model
-from tests.library import Numbers
+from tests.library import CACHE, CAPPED, NO_OLD_NAME, SHAPES, WINDOW, Numbers, made, text
 from tests.models.conformance.masked import seen_by_turns
 from tests.models.conformance.transformers_adapter import TransformersModel
 from tests.models.test_answers import shortened
@@ -50,45 +49,10 @@ from tests.refusals import assert_one_sentence
 from tests.verdict.test_parts_of_files import FILES, without
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
 
-CACHE = cache_name(transformers.LlamaForCausalLM)
-"""The argument of the installed library that takes a cache."""
-
-NO_OLD_NAME = pytest.mark.filterwarnings("error:.*past_key_values:FutureWarning")
-"""A former name of the library's is a failure."""
-
 pytestmark = NO_OLD_NAME
 
 NEAR = 1e-5
 """Logits are the same to so much of the largest, where sums round otherwise."""
-
-SIZES = {
-    "vocab_size": 40,
-    "hidden_size": 24,
-    "intermediate_size": 16,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "head_dim": 6,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.4,  # weights large enough that attention is far from even
-    **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
-}
-WINDOW = 8
-WINDOWS = {
-    "sliding_window": WINDOW,
-    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
-}
-SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("LlamaConfig", {}),
-    "qwen2": ("Qwen2Config", {}),
-    "qwen2 with a window": ("Qwen2Config", {"use_sliding_window": True, **WINDOWS}),
-    "qwen3": ("Qwen3Config", {"num_key_value_heads": 1}),
-    "mistral": ("MistralConfig", {"sliding_window": None}),
-    "gemma": ("GemmaConfig", {"num_key_value_heads": 4}),
-    "gemma2": ("Gemma2Config", {"query_pre_attn_scalar": 20, **WINDOWS}),
-    "gemma3": ("Gemma3TextConfig", {"query_pre_attn_scalar": 20, **WINDOWS}),
-    "gpt2": ("GPT2Config", {"n_positions": 256}),
-}
 
 
 def refused(policy: Policy) -> bool:
@@ -105,24 +69,7 @@ WITHIN = tuple(
 RAGGED = "fd-kvc:tau=0.9"
 """A threshold evicts more of one head than of another: they have empty slots."""
 
-CAPPED = ("gemma2", "sdpa")
 LENGTHS = [7, 1, 9, 4, 6]
-
-
-def made(shape: str = "llama", attention: str = "sdpa", **sizes: Any) -> Any:
-    """Make a model of random weights."""
-    torch.manual_seed(0)
-    name, options = SHAPES[shape]
-    known = {**SIZES, **options, **sizes}
-    if shape == "gpt2":
-        del known["head_dim"], known["num_key_value_heads"], known["intermediate_size"]
-    config = getattr(transformers, name)(**known)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
-    return model.eval()
-
-
-def text(tokens: int, seed: int = 0) -> Any:
-    return torch.from_numpy(np.random.default_rng(seed).integers(40, size=(1, tokens)))
 
 
 def read_in_turns(model: Any, cache: Any, ids: Any, lengths: Sequence[int]) -> Any:

@@ -19,17 +19,9 @@ from fdkvc.engine.sinks import FirstTokensWarning
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
 from tests.language_models import write_model
+from tests.library import CACHE, NO_OLD_NAME, made, text
 from tests.models.numpy.test_speakers import CHATML, MARKS
-from tests.models.transformers.test_live import (
-    CACHE,
-    LENGTHS,
-    NO_OLD_NAME,
-    assert_same_logits,
-    made,
-    masked,
-    read_in_turns,
-    text,
-)
+from tests.models.transformers.test_live import LENGTHS, assert_same_logits, masked, read_in_turns
 from tests.refusals import assert_one_sentence
 
 pytestmark = NO_OLD_NAME

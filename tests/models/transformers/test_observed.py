@@ -20,18 +20,8 @@ from fdkvc.models.transformers.layer import PolicyLayer
 from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
 from fdkvc.models.transformers.on_device import OnDevice
 from fdkvc.policies import Policy, read_policy
-from tests.library import Numbers
-from tests.models.transformers.test_live import (
-    CACHE,
-    EVICTING,
-    LENGTHS,
-    NO_OLD_NAME,
-    RAGGED,
-    SHAPES,
-    WITHIN,
-    made,
-    text,
-)
+from tests.library import CACHE, NO_OLD_NAME, SHAPES, Numbers, made, text
+from tests.models.transformers.test_live import EVICTING, LENGTHS, RAGGED, WITHIN
 from tests.refusals import assert_one_sentence
 
 pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]

@@ -18,18 +18,13 @@ from benchmarks import live_cost
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
-from tests.library import Numbers
+from tests.library import CACHE, NO_OLD_NAME, SIZES, Numbers, made, text
 from tests.models.transformers.test_live import (
-    CACHE,
     LENGTHS,
-    NO_OLD_NAME,
     RAGGED,
-    SIZES,
     assert_same_logits,
-    made,
     masked,
     read_in_turns,
-    text,
 )
 from tests.refusals import assert_one_sentence
 

@@ -17,18 +17,8 @@ from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
 from fdkvc.models.transformers.observed import TensorTokens
 from fdkvc.models.transformers.side_by_side import SideBySide
 from fdkvc.policies import policy_named, read_policy
-from tests.library import Numbers
-from tests.models.transformers.test_live import (
-    CACHE,
-    CAPPED,
-    LENGTHS,
-    NO_OLD_NAME,
-    RAGGED,
-    SHAPES,
-    assert_same_logits,
-    made,
-    text,
-)
+from tests.library import CACHE, CAPPED, NO_OLD_NAME, SHAPES, Numbers, made, text
+from tests.models.transformers.test_live import LENGTHS, RAGGED, assert_same_logits
 from tests.models.transformers.test_observed import out_of_memory
 from tests.refusals import assert_one_sentence
 

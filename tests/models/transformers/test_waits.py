@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fdkvc.models.numpy import head_tokens
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
-from tests.library import Numbers
-from tests.models.transformers.test_live import CACHE, NO_OLD_NAME, WITHIN, made, text
+from tests.library import CACHE, NO_OLD_NAME, Numbers, made, text
+from tests.models.transformers.test_live import WITHIN
 from tests.models.transformers.test_observed import POLICIES, TEXT_ALONE
 
 pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]
