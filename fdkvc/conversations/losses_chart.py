@@ -31,14 +31,16 @@ def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
         if losses[name].get(kind)
     ]
     table = pd.DataFrame(rows, columns=["name", "kind", "order", "lost"])
-    scale = alt.Scale(domain=[*KIND_PLURALS.values()], range=[*TOPICS[: len(KIND_PLURALS)]])
+    hues = dict(zip(KIND_PLURALS.values(), TOPICS, strict=False))
+    present = [kind for kind in hues if kind in {*table.kind}]
+    scale = alt.Scale(domain=present, range=[hues[kind] for kind in present])
     bars = (
         alt.Chart(alt.NamedData("losses"))
         .mark_bar(size=14)
         .encode(
             x=alt.X("lost:Q", axis=alt.Axis(title=None, format="d", tickMinStep=1)),
             y=alt.Y("name:N", sort=None, axis=alt.Axis(title=None, ticks=False, labelLimit=190)),
-            color=alt.Color("kind:N", scale=scale, legend=top_legend(columns=5)),
+            color=alt.Color("kind:N", scale=scale, legend=top_legend()),
             order="order:Q",
             tooltip=["name:N", "kind:N", *tips("d", lost="values lost")],
         )
