@@ -10,10 +10,10 @@ def picture(chart: Spec, theme: Theme, width: int) -> str:
     import vl_convert  # a large compiled renderer, loaded only when needed
 
     # None for NaN, which JSON does not have.
-    records = {
-        name: frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
-        for name, frame in chart["datasets"].items()
-    }
+    records = {}
+    for name, frame in chart["datasets"].items():
+        cells = frame.astype(object).where(frame.notna(), None)
+        records[name] = cells.to_dict(orient="records")
     config = chart["config"] | {
         "axis": {**chart["config"]["axis"], "gridColor": theme.faint, "domainColor": theme.faint},
         "title": {**chart["config"]["title"], "color": theme.ink},

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -88,7 +89,7 @@ def losses_in(
     A project is the working folder that a session names, or else its own folder. Raises a
     ValueError if there are too many files.
     """
-    files = sorted({path for pattern in ENDINGS for path in folder.rglob(pattern)})
+    files = sorted({*chain.from_iterable(map(folder.rglob, ENDINGS))})
     check_most(f"{folder} has", len(files), "files", MAX_SESSION_FILES)
     projects: dict[str, ProjectLosses] = {}
     skipped, unrelated_files = list[str](), 0

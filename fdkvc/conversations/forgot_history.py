@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import filterfalse, pairwise
 from typing import NamedTuple
 
 from fdkvc.conversations.needs import Thing, setting_slots, things_of
@@ -225,7 +225,7 @@ class History:
             rows = sorted(unsorted_rows, key=lambda use: use.row.message)
             places = index.places(value, context_word)
             if is_name:  # what only the agent wrote is no name that it was told
-                places = [place for place in places if not self._is_call(place)]
+                places = [*filterfalse(self._is_call, places)]
             spans = self._contexts_of(places)
             by_context: dict[int, list[_Use]] = {}
             for use in rows:

@@ -204,7 +204,7 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
         instruction(result),
     )
     notes = (result.compaction.note, *findings, *result.notes)
-    return [note for note in notes if note]
+    return [*filter(None, notes)]
 
 
 def instruction(result: Forgot) -> str:

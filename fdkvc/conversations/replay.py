@@ -160,7 +160,7 @@ def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.Data
     """Return the tables of `replay_arguments`, without chunks that were cancelled."""
     import pandas as pd
 
-    finished_chunks = [chunk for chunk in chunks if chunk]
+    finished_chunks = [*filter(None, chunks)]
     rows = [*chain.from_iterable(rows for rows, _ in finished_chunks)]
     arguments = [*chain.from_iterable(arguments for _, arguments in finished_chunks)]
     return pd.DataFrame(rows, columns=[*REPLAYED]), pd.DataFrame(arguments, columns=[*ARGUMENTS])

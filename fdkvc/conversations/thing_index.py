@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from fdkvc.conversations.mentions import WordingSearch, wordings_of
@@ -126,7 +127,7 @@ class ThingIndex:
         """Return the places of paths that end with the same name, whatever their folders."""
         name = _spelling(file_name(path))
         spelled = (self._spelled[spelling] for spelling in self._longer.get(name, ()))
-        return sorted(place for places in spelled for place in places)
+        return sorted(chain.from_iterable(spelled))
 
     def _line(self, place: Place) -> str:
         """Return the line of a place."""

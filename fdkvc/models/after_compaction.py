@@ -95,14 +95,11 @@ class _Boundary:
     def read(self, on_read: OnRead) -> Forgot:
         """Read the text and what follows, and return what each way loses."""
         one_blas_thread()
-        policies = tuple(
-            read_policy(way_result.policy) for way_result in self.result.ways if way_result.policy
-        )
+        names = [way_result.policy for way_result in self.result.ways]
         room = self.model.decoder.shape.positions
-        settings = Answers((*policies, read_policy(FULL)), (room,))
-        caches: dict[str, Any] = {
-            name: cache for (name, _), cache in settings.caches(self.model).items()
-        }
+        settings = Answers((*map(read_policy, filter(None, names)), read_policy(FULL)), (room,))
+        of_cases: Any = settings.caches(self.model)
+        caches: dict[str, Any] = {name: of_cases[name, room] for name, _ in of_cases}
         full, *policy_caches = caches.values()
         # 1. All read the text before. Their budget is the model's context, so nothing is evicted,
         #    and one is read for all.
@@ -127,15 +124,15 @@ class _Boundary:
             for cache in caches.values():
                 cache.end_turn()
             full.forget_queries()
-        if any(not way_result.policy for way_result in self.result.ways):  # what the session did
+        if not all(names):  # what the session did
             recorded = caches[""] = self.model.full()
             read([recorded], self.stayed, last=0)
             recorded.end_turn()
         # 3. All read on and evict nothing more, with keys and values alone: that is less memory.
-        light = {
-            (name, room): cache.engine.before_turn(len(cache.engine.ends))
-            for name, cache in caches.items()
-        }
+        light = {}
+        for name, cache in caches.items():
+            engine = cache.engine
+            light[name, room] = engine.before_turn(len(engine.ends))
         reader = AnswerReader(settings, self.model, self.transcript, light)
         for passage in self.after:
             read_together([reader.read_passage(passage, is_turn=False)])

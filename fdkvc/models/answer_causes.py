@@ -356,10 +356,10 @@ def restore_spans(
     on_progress(0.3)
     # 2. Find the first word that the policy's answer lacks; without one, weigh the whole answer.
     start = cache.count + len(tokens.marks[writer])
-    full_words = [
-        Word(text, -1, start + low, start + high)
-        for text, low, high in words_in(tokens, full.ids[start:])
-    ]
+    full_words = []
+    for text, low, high in words_in(tokens, full.ids[start:]):
+        span = start + low, start + high
+        full_words.append(Word(text, -1, *span))
     policy_words = [text for text, _, _ in words_in(tokens, lost.ids[start:])]
     changed = changed_words([word.text for word in full_words], policy_words)
     missing = [word for word, differs in zip(full_words, changed, strict=True) if differs]
@@ -381,10 +381,10 @@ def restore_spans(
         sets.append(tuple(spans))
     texts: list[str] = []
     for first in range(0, len(sets), RESTORED_AT_ONCE):
-        restored = [
-            cache.before_turn(len(cache.ends), [*chain(*(range(*span.span) for span in span_set))])
-            for span_set in sets[first : first + RESTORED_AT_ONCE]
-        ]
+        restored = []
+        for span_set in sets[first : first + RESTORED_AT_ONCE]:
+            tokens_back = chain.from_iterable(range(*span.span) for span in span_set)
+            restored.append(cache.before_turn(len(cache.ends), [*tokens_back]))
         texts += write(caches=restored)
         on_progress(0.3 + 0.7 * len(texts) / len(sets))
     return Restoration(writer, answer, policy_answer, chosen.text, (*map(Attempt, sets, texts),))

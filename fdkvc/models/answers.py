@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress, pairwise
+from itertools import chain, compress, islice, pairwise, product
 from threading import Event, Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
@@ -134,7 +134,7 @@ class Answers:
     @property
     def cases(self) -> Iterable[tuple[Policy, int]]:
         """Every policy with every budget."""
-        return [(policy, budget) for budget in self.budgets for policy in self.policies]
+        return [(policy, budget) for budget, policy in product(self.budgets, self.policies)]
 
 
 def run_answers(
@@ -155,7 +155,11 @@ def run_answers(
     import pandas as pd
 
     workers, jobs = worker_count(execution), jobs_of(model, transcripts)
-    sizes = [[sum(work_of(settings, encode_dialog(model, row))) for row in job] for job in jobs]
+
+    def work(row: Transcript) -> int:
+        return sum(work_of(settings, encode_dialog(model, row)))
+
+    sizes = [[*map(work, job)] for job in jobs]
     run = partial(run_job, settings, model)
     if execution.get("executor") is None and (workers == 1 or is_large(model)):
         # Threads share a large model, which each process would have to load for itself. They can
@@ -275,7 +279,7 @@ def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Float
         batch += caches
         next_ids += [ids] * len(caches)
     logits = iter(read_each(batch, next_ids))
-    return [np.stack([next(logits) for _ in caches]) for caches, _ in requests]
+    return [np.stack([*islice(logits, len(caches))]) for caches, _ in requests]
 
 
 def _read(
@@ -467,11 +471,10 @@ class AnswerReader:
                 continue
             # Another token than the true one may end the value as well: a quote with a comma.
             end_place = value[-1] + 1
-            value_ends = [
-                token in (true_ids[end_place], tokens.end)
-                or tokens.text([token]).lstrip().startswith(closes)
-                for token in likeliest[:, end_place].tolist()
-            ]
+            value_ends = []
+            for token in likeliest[:, end_place].tolist():
+                is_closed = tokens.text([token]).lstrip().startswith(closes)
+                value_ends.append(is_closed or token in (true_ids[end_place], tokens.end))
             right = (likeliest[:, value] == true_ids[value]).all(axis=1) & value_ends
             self.right["values_right"].append(right[:, None])
             self.evicted.append(self._row[:, None] > 0)

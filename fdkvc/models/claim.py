@@ -112,11 +112,9 @@ def _named_errors(file: Path) -> Iterator[None]:
     except (ValueError, OSError, MemoryError):
         raise
     except Exception as error:
-        lines = [
-            frame.lineno
-            for frame in extract_tb(error.__traceback__)
-            if Path(frame.filename).resolve() == file.resolve()
-        ]
+        frames = extract_tb(error.__traceback__)
+        path = file.resolve()
+        lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
         if not lines:
             raise
         message = f"{file.name} fails in line {lines[-1]}, {_described(error)}"
@@ -142,14 +140,14 @@ def against(claimed_ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
     """
     rows = rows[rows.metric.isin(MEASURES)]
     means = mean_table(rows).set_index(["policy", "metric"])["mean"]
-    tables = [
-        paired_differences(rows[rows.policy.isin([*claimed_ways, leading_way])], leading_way)
-        for leading_way in LEADING
-    ]
+    tables = []
+    for leading_way in LEADING:
+        compared = rows[rows.policy.isin([*claimed_ways, leading_way])]
+        tables.append(paired_differences(compared, leading_way))
     table = pd.concat(tables, ignore_index=True)
     own = [means[pair] for pair in zip(table.policy, table.metric, strict=True)]
-    leading_way = [means[pair] for pair in zip(table.baseline, table.metric, strict=True)]
-    table = table.assign(own=own, other=leading_way).sort_values(
+    other = [means[pair] for pair in zip(table.baseline, table.metric, strict=True)]
+    table = table.assign(own=own, other=other).sort_values(
         ["policy", "metric"],
         key=lambda names: names.map([*claimed_ways, *MEASURES].index),
         kind="stable",
@@ -163,22 +161,14 @@ def texts(table: pd.DataFrame) -> list[str]:
     parts = []
     for (policy_name, key), part in table.groupby(["policy", "metric"], sort=False):
         metric, figure_columns = late_metric(str(key)), ("mean_diff", "ci_low", "ci_high")
-        grid = Grid.of(
-            {
-                "against": part.baseline.tolist(),
-                "its mean": [*map(metric.figure, part.other)],
-                "yours − its": figures(part, figure_columns, signs=True),
-                "yours is": part.verdict.tolist(),
-                "open: clusters more": [
-                    str(missing_clusters)
-                    if verdict == "open" and pd.notna(missing_clusters)
-                    else "–"
-                    for missing_clusters, verdict in zip(
-                        part.more_clusters, part.verdict, strict=True
-                    )
-                ],
-            }
-        )
-        heading = metric.heading(str(key))
-        parts.append(f"{policy_name}, {heading}: {metric.figure(part.own.iloc[0])}\n{grid.text()}")
+        needed_clusters = part.more_clusters.where(part.verdict == "open")
+        columns = {
+            "against": part.baseline.tolist(),
+            "its mean": [*map(metric.figure, part.other)],
+            "yours − its": figures(part, figure_columns, signs=True),
+            "yours is": part.verdict.tolist(),
+            "open: clusters more": needed_clusters.astype("string").fillna("–").tolist(),
+        }
+        heading = f"{policy_name}, {metric.heading(str(key))}: {metric.figure(part.own.iloc[0])}"
+        parts.append(f"{heading}\n{Grid.of(columns).text()}")
     return parts

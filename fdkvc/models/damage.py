@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from itertools import chain, pairwise
+from itertools import chain, pairwise, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -336,7 +336,7 @@ class RecordedDamage:
 def read_recorded(content: str) -> RecordedDamage:
     """Return a recording from its file's text."""
     stored: dict[str, Any] = json.loads(content)
-    words = tuple(Word(*word) for word in stored["words"])
+    words = tuple(starmap(Word, stored["words"]))
     parts = read_value(tuple[Part, ...], stored["parts"], "parts")
     text = Text(tuple(stored["ids"]), parts, words)
 

@@ -119,9 +119,8 @@ def right_rows() -> pd.DataFrame:
 def judged_sentence() -> str:
     """Say in plain words what to keep, and how many values stay right with it and without."""
     shares = right_rows().set_index("policy")["mean"]
-    newest, dropped, published, plain = (
-        percent(shares[name]) for name in (NEWEST, "messages(fifo)", "fd-kvc", UNREINFORCED)
-    )
+    named_shares = shares[[NEWEST, "messages(fifo)", "fd-kvc", UNREINFORCED]]
+    newest, dropped, published, plain = map(percent, named_shares)
     longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
     longer_shares = longer.set_index("policy")["mean"]
     return (

@@ -132,7 +132,7 @@ def _read_tables() -> tuple[Mapping[str, Table], tuple[Hyperparameter, ...]]:
     rows = tuple(Hyperparameter(**row) for row in document.pop("hyperparameter"))
     for name, table in document.items():
         # The first line has the columns; each other one begins with the name of its row.
-        columns, *lines = (line.split() for line in table["cells"].strip().splitlines())
+        columns, *lines = map(str.split, table["cells"].strip().splitlines())
         source = table["source"]
         dialogs = table.get("dialogs", DIALOGS)
         tables[name] = {}

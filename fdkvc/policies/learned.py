@@ -126,10 +126,10 @@ class Learned(WindowedPolicy):
         traits = self._traits(cache, turn)
         features = {name: traits[..., index] for index, name in enumerate(TRAITS)}
         features |= {"age": np.log1p(cache["age"]), "repeated": cache["repeated"]}
-        weighted = {
-            name: np.float32(weight) * (features[name] - np.float32(mean))
-            for name, (mean, weight) in _weights(SHIPPED).items()
-        }
+        weighted = {}
+        for name, (mean, weight) in _weights(SHIPPED).items():
+            centred = features[name] - np.float32(mean)
+            weighted[name] = np.float32(weight) * centred
         terms = {}
         for group, names in GROUPS.items():
             summed = total({name: weighted[name] for name in names})

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import filterfalse
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Self
@@ -32,7 +33,7 @@ class Finished:
         self._key = b""
         self.results: dict[int, Any] = {}
         # Parent folders that opening the file creates, to be removed if the run leaves nothing.
-        self._made = [folder for folder in self.path.parents if not os.path.lexists(folder)]
+        self._made = [*filterfalse(os.path.lexists, self.path.parents)]
         with self._reported():
             try:
                 self._file = self._locked()

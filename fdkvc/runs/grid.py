@@ -156,10 +156,11 @@ def marked(
     cases = table[case].itertuples(index=False, name=None)
     # An equal margin keeps the figures of a column aligned.
     margin = " " if places else ""
-    return [
-        f"{word} {places.get(place, margin)}{compared.get(place, ' ')}"
-        for word, place in zip(figures(table), cases, strict=True)
-    ]
+    words = []
+    for word, place in zip(figures(table), cases, strict=True):
+        signs = places.get(place, margin) + compared.get(place, " ")
+        words.append(f"{word} {signs}")
+    return words
 
 
 def html_table(

@@ -55,9 +55,9 @@ def _quota(groups: Path) -> int | float:
         quota, period = map(int, (groups / "cpu.max").read_text().split())
         return quota / period
     with suppress(OSError, ValueError):  # cgroup v1, of an older Linux; −1 is unlimited
-        quota, period = (
-            int((groups / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period")
-        )
+        group = groups / "cpu"
+        quota = int((group / "cpu.cfs_quota_us").read_text())
+        period = int((group / "cpu.cfs_period_us").read_text())
         if quota > 0:
             return quota / period
     return sys.maxsize

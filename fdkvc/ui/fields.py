@@ -45,7 +45,7 @@ Value = TypeVar("Value")
 
 def key_of(page: str, field: Field) -> str:
     """Return where the session holds a page's value."""
-    return "/".join(part for part in (page, field.owner, field.name) if part)
+    return "/".join(filter(None, (page, field.owner, field.name)))
 
 
 def held(page: str, field: Field) -> Any:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import starmap
 
 import streamlit as st
 
@@ -43,5 +44,5 @@ def show_entries(
 ) -> None:
     """Explain names behind a click."""
     with st.expander(plain(title), icon=":material/help:"):
-        lines = (Markdown("- **{}:** {}").format(name, words) for name, words in entries)
+        lines = starmap(Markdown("- **{}:** {}").format, entries)
         st.markdown(Markdown("\n").join(lines))

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from json import JSONDecoder
 from typing import Any, Protocol
 
@@ -429,7 +429,7 @@ class Thread:
                         turn = replace(turn, tool=call.method)
                         if call.result < 0:
                             call_rows[earlier][order] = call._replace(result=number)
-                call_rows.append([MadeCall(*call) for call in called])
+                call_rows.append([*starmap(MadeCall, called)])
                 for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
                     if key:
                         calls[key] = number, order

@@ -7,6 +7,7 @@ leaves the context.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
@@ -78,7 +79,7 @@ class _Reader:
             stays.add(parent)
             parent = self.parents[parent]
         left_ranges = [numbers for key, numbers in self.messages.items() if key not in stays]
-        self.thread.leave({index for numbers in left_ranges for index in numbers}, self.unread)
+        self.thread.leave({*chain.from_iterable(left_ranges)}, self.unread)
 
     def _compact(self, line: Mapping[str, Any], place: str) -> None:
         thread, first = self.thread, None

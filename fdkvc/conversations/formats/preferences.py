@@ -35,7 +35,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         unread.fields(request, {"messages"})
         value = {**value, **request, "input": None}
     yield from prompts_beside(value, place)
-    prompts = [name for name in PROMPTS if value.get(name)]
+    prompts = [*filter(value.get, PROMPTS)]
     first = answered[0][0] if answered else {}
     if str(first.get("role", first.get("from"))).casefold() in ("user", "human", "system"):
         # The answer begins with its prompt: of a prompt beside it, only what differs is counted.

@@ -53,7 +53,7 @@ def branches(
         key: field_of(owner, PARENTS) for key, (owner, _) in zip(keys, messages, strict=True)
     }
     is_tree = len(named) == len(messages) and "" not in named
-    if not is_tree or not any(parent in named for parent in parents.values()):
+    if not is_tree or named.keys().isdisjoint(parents.values()):
         return [[message for _, message in messages]]
     roots: dict[str, str] = {}  # by message; those of one missing parent are one tree
     ends: dict[str, str] = {}  # the last message of each tree

@@ -441,10 +441,10 @@ def _vectors(policy: Policy, ids: Sequence[int]) -> dict[str, Any]:
     # A policy that compares tokens gets a random vector for each id, the same every time: equal
     # tokens have a cosine of 1, and others are far apart.
     if "similarity" in policy.looks_at:
-        of_token = {
-            token: np.random.default_rng(token).standard_normal(_IDENTITY_WIDTH, np.float32)
-            for token in {*ids}
-        }
+        of_token = dict.fromkeys(ids, nothing)
+        for token in of_token:
+            random = np.random.default_rng(token)
+            of_token[token] = random.standard_normal(_IDENTITY_WIDTH, np.float32)
         embeddings = np.stack([of_token[token] for token in ids])
     return {"queries": nothing, "keys": nothing, "values": nothing, "embeddings": embeddings}
 

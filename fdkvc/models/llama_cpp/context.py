@@ -84,10 +84,10 @@ def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floa
             raise ValueError(f"llama.cpp could not read {len(ids):,} tokens (its code is {code})")
         # Copied, since the next batch overwrites them.
         width = llama.n_vocab()
-        rows = [
-            np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llama.ctx, index), (width,)).copy()
-            for index in range(skipped, len(ids))
-        ]
+        rows = []
+        for index in range(skipped, len(ids)):
+            logits = llama_cpp.llama_get_logits_ith(llama.ctx, index)
+            rows.append(np.ctypeslib.as_array(logits, (width,)).copy())
         return np.stack(rows) if rows else np.empty((0, width), np.float32)
     finally:
         llama_cpp.llama_batch_free(batch)

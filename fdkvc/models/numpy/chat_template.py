@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise, product, starmap
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any, NamedTuple
@@ -99,7 +99,7 @@ class Edge(NamedTuple):
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
 
 
-EDGES = [Edge(spaces, escaped) for spaces, escaped in product(("", "\n", None), (False, True))]
+EDGES = [*starmap(Edge, product(("", "\n", None), (False, True)))]
 """What templates do to an edge of a text, those that leave most of it first."""
 
 
@@ -394,10 +394,10 @@ def tool_prompts(chat: ChatTexts, lists: Sequence[ToolList]) -> list[str | None]
         return [None] * len(lists)
     messages = _conversation(_messages("uau"), MARGINS)
     prompt = {"role": "system", "content": ""}
-    conversations = [
-        ([prompt, *messages] if prompted else messages, _listed(tools), False)
-        for tools, prompted in lists
-    ]
+    conversations = []
+    for tools, prompted in lists:
+        written_messages = [prompt, *messages] if prompted else messages
+        conversations.append((written_messages, _listed(tools), False))
     # The tools are what is between the start and the end of a system prompt that is read before
     # the same messages. All other gaps must be as without tools, and each tool must be named.
     start, end, *gaps = chat.render([LETTERS[letter] for letter in "suau"]).texts
@@ -462,10 +462,11 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
             return None
         # Words after thinking begin with two newlines.
         lead = "\n\n" * (roles[number] == "thinking") + MARGINS[0]
-        start = next((edge for edge in EDGES if gap.endswith(edge.start(lead))), None)
-        end = next((edge for edge in EDGES if next_gap.startswith(edge.end(MARGINS[1]))), None)
-        if start is None or end is None:
+        starts = [edge for edge in EDGES if gap.endswith(edge.start(lead))]
+        ends = [edge for edge in EDGES if next_gap.startswith(edge.end(MARGINS[1]))]
+        if not starts or not ends:
             return None
+        start, end = starts[0], ends[0]
         gap = gap.removesuffix(start.start(lead))
         separator = gap if thought else None
         passages.append(ReadPassage(number, roles[number], start, end, separator))
@@ -501,11 +502,10 @@ class Template:
 
     def render(self, conversations: Sequence[tuple[list[Message], bool]]) -> Rendered | None:
         """Render conversations, each with whether an answer is begun; None beyond `LIMITS`."""
-        requests = [
-            (_conversation(messages, margins), None, begun)
-            for margins in (MARGINS, ("", ""))
-            for messages, begun in conversations
-        ]
+        requests = []
+        for margins, (messages, begun) in product((MARGINS, ("", "")), conversations):
+            conversation = _conversation(messages, margins)
+            requests.append((conversation, None, begun))
         answer = self.texts(requests)
         if answer is None:
             return None
@@ -514,11 +514,10 @@ class Template:
         renderings = []
         for (messages, _), text, plain_text in zip(conversations, texts, plain_texts, strict=False):
             rendering = _cut(text, messages)
-            words = {
-                passage: _words(role, passage, ("", ""))
-                for role, passages in messages
-                for passage in passages
-            }
+            words = dict[int, str]()
+            for role, passages in messages:
+                marks = [_words(role, passage, ("", "")) for passage in passages]
+                words |= dict(zip(passages, marks, strict=True))
             agrees = rendering and rendering.whole_text(words) == plain_text
             renderings.append(rendering if agrees else None)
         return Rendered(renderings, plain_texts, reason, date_read)

@@ -23,10 +23,10 @@ def with_new(
             new = {**new, name: np.where(new[name] == -1, features[name][-1], new[name])}
     if "tools" in new:
         new = {**new, "tools": _with_tools_of_results(features, new)}
-    return {
-        name: np.concatenate([features[name], column]) if name in features else column
-        for name, column in new.items()
-    }
+    joined = dict(new)
+    for name in new.keys() & features.keys():
+        joined[name] = np.concatenate([features[name], new[name]])
+    return joined
 
 
 def _with_tools_of_results(

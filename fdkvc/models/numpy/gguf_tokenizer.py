@@ -59,11 +59,9 @@ def tokenizer_content(fields: Mapping[str, Any], vocabulary: int) -> dict[str, A
         raise ValueError(
             f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of {vocabulary:,}"
         )
-    added = {
-        token: kind == _CONTROL
-        for token, kind in zip(tokens, types, strict=True)
-        if kind in (_CONTROL, _USER_DEFINED)
-    }
+    type_of = dict(zip(tokens, types, strict=True))
+    is_control = {_CONTROL: True, _USER_DEFINED: False}
+    added = {token: is_control[kind] for token, kind in type_of.items() if kind in is_control}
     if model == "llama":
         scores = _listed(fields, "scores", float)
         prefixed = fields.get("tokenizer.ggml.add_space_prefix", True) is True
@@ -153,10 +151,11 @@ def sentencepiece_tokenizer(
 
 def _added(ids: Mapping[str, int], added: Mapping[str, bool]) -> list[dict[str, Any]]:
     flags = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
-    return [
-        {"id": ids[token], "content": token, "special": special, **flags}
-        for token, special in added.items()
-    ]
+    entries = []
+    for token, special in added.items():
+        entry = {"id": ids[token], "content": token, "special": special}
+        entries.append(entry | flags)
+    return entries
 
 
 def _listed(fields: Mapping[str, Any], key: str, kind: type) -> list[Any]:

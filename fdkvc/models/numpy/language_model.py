@@ -166,7 +166,7 @@ def offered_models(stored: Iterable[str] | None = None) -> dict[str, str]:
     >>> [*offered_models()][:2]
     ['bundled', 'smollm2']
     """
-    own_paths = (path for path in os.environ.get(OWN_MODELS, "").splitlines() if path)
+    own_paths = filter(None, os.environ.get(OWN_MODELS, "").splitlines())
     paths = dict.fromkeys(map(str, [BUNDLED, *NAMED_MODELS, *own_paths]))
     names = different_names(path if path in NAMED_MODELS else model_name(path) for path in paths)
     stored_names = local_models() if stored is None else stored
@@ -233,10 +233,8 @@ def load_decoder(
     layers: list[Layer] = []
     # Two at once: more would take memory, and most of the time goes to memory, too.
     with ThreadPoolExecutor(2) as threads:
-        matrices = {
-            name: threads.submit(weights.take, name, shape.vocabulary, shape.width)
-            for name in {first, final}
-        }
+        size = shape.vocabulary, shape.width
+        matrices = {name: threads.submit(weights.take, name, *size) for name in {first, final}}
         rotates = rotated_layers(config, shape.layers)
         for layer in threads.map(weights.layer, range(shape.layers), rotates):
             on_progress(len(layers) / shape.layers)
@@ -275,22 +273,20 @@ class _Weights:
         place, shape, scale = f"model.layers.{number}", self.shape, self.scales.residual_multiplier
         h, inner = shape.head_width, shape.inner
         heads = {"q": shape.heads, "k": shape.kv_heads, "v": shape.kv_heads}
-        parts = {
-            part: self.take(f"{place}.self_attn.{part}_proj.weight", count * h, shape.width)
-            for part, count in heads.items()
-        }
+        parts = {}
+        for part, count in heads.items():
+            name = f"{place}.self_attn.{part}_proj.weight"
+            parts[part] = self.take(name, count * h, shape.width)
         if self.scales.attention_multiplier:
             parts["q"] = parts["q"] * np.float32(self.scales.attention_multiplier * h**0.5)
-        gate_up = (
-            self.take(f"{place}.mlp.{part}_proj.weight", inner, shape.width)
-            for part in ("gate", "up")
-        )
+        gate = self.take(f"{place}.mlp.gate_proj.weight", inner, shape.width)
+        up = self.take(f"{place}.mlp.up_proj.weight", inner, shape.width)
         output = self.take(f"{place}.self_attn.o_proj.weight", shape.width, shape.heads * h)
         down = self.take(f"{place}.mlp.down_proj.weight", shape.width, inner)
         return Layer(
             self._joined(f"{place}.input_layernorm.weight", *self._paired(parts)),
             _transposed([output], scale),
-            self._joined(f"{place}.post_attention_layernorm.weight", *gate_up),
+            self._joined(f"{place}.post_attention_layernorm.weight", gate, up),
             _transposed([down], scale),
             self._bias(f"{place}.self_attn", heads) if self.family.biases else None,
             self._head_norms(f"{place}.self_attn") if self.family.head_norms else None,
@@ -313,16 +309,15 @@ class _Weights:
         return _transposed(parts, self.take(norm, self.shape.width))
 
     def _bias(self, place: str, heads: Mapping[str, int]) -> Floats:
-        parts = {
-            part: self.take(f"{place}.{part}_proj.bias", count * self.shape.head_width)
-            for part, count in heads.items()
-        }
+        parts = {}
+        for part, count in heads.items():
+            size = count * self.shape.head_width
+            parts[part] = self.take(f"{place}.{part}_proj.bias", size)
         return np.concatenate(self._paired(parts))
 
     def _head_norms(self, place: str) -> Floats:
-        norms = {
-            part: self.take(f"{place}.{part}_norm.weight", self.shape.head_width) for part in "qk"
-        }
+        width = self.shape.head_width
+        norms = {part: self.take(f"{place}.{part}_norm.weight", width) for part in "qk"}
         of_queries, of_keys = self._paired(norms)
         rows = [of_queries] * self.shape.heads + [of_keys] * self.shape.kv_heads
         return np.stack(rows)

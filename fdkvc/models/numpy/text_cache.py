@@ -375,10 +375,8 @@ class EvictingCache(TextCache):
             self._features = with_new(self._features, features)
         # 2. Let the policy decide in every head. A policy gets functions that return the vectors
         #    of a layer, since most policies need few of them, and copies are large.
-        vectors = [
-            functools.partial(self._of_layer, layer, slots)
-            for layer, slots in enumerate(previous_eviction.slots)
-        ]
+        slots = enumerate(previous_eviction.slots)
+        vectors = [functools.partial(self._of_layer, *of_layer) for of_layer in slots]
         self._eviction, step = previous_eviction.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
         slot_vectors, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by

@@ -43,10 +43,10 @@ class TokenVectors:
     """
 
     def __init__(self, sizes: Mapping[str, tuple[int, int, int]]) -> None:
-        self._arrays: dict[str, Floats] = {
-            name: np.zeros((layers, heads, 0, width), np.float32)
-            for name, (layers, heads, width) in sizes.items()
-        }
+        self._arrays = dict[str, Floats]()
+        for name, (layers, heads, width) in sizes.items():
+            shape = layers, heads, 0, width
+            self._arrays[name] = np.zeros(shape, np.float32)
         self._first_query = 0  # the first token whose queries are stored
         self._taken = [0]  # how many places are, in a list that all stores with these arrays share
 

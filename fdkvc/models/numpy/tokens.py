@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import starmap, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -159,7 +159,7 @@ class Tokens:
         """Return a passage in tokens, from what is written."""
         (ids, spans), mark, close = self.encode(written.text), written.mark, written.close
         if written.places is not None:
-            spans = tuple(written.own_characters(*span) for span in spans)
+            spans = tuple(starmap(written.own_characters, spans))
         empty_span = ((0, 0),)
         spans = empty_span * len(mark) + spans + empty_span * len(close)
         start = len(mark)

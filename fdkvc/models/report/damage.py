@@ -5,11 +5,13 @@ A word that opens is a ``details`` element, so that it needs no script, on pages
 
 from collections.abc import Sequence
 from html import escape
+from itertools import islice
 
 import numpy as np
 
 from fdkvc.core.attention import Floats
 from fdkvc.core.words import count, decimal, percent
+from fdkvc.models.answer_causes import Word
 from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord, RecordedDamage, Text
 
 STRONGEST = 4.0
@@ -121,10 +123,12 @@ def worst_columns(text: Text, kl: Floats, hurt: Sequence[HurtWord] = ()) -> dict
     }
     if hurt:
         rows = [explained.get(index, HurtWord(index, None, ())) for index in worst]
-        needs = [filter(text.is_readable, (cause.word for cause in row.causes)) for row in rows]
-        evicted = [[text.words[word].text for word in words][:NEEDED] for words in needs]
+        evicted = []
+        for row in rows:
+            words = filter(text.is_readable, (cause.word for cause in row.causes))
+            evicted.append(", ".join(text.words[word].text for word in islice(words, NEEDED)))
         restored = ["" if row.restored is None else decimal(row.restored, 2) for row in rows]
-        columns |= {"needs the evicted": [*map(", ".join, evicted)], "KL if restored": restored}
+        columns |= {"needs the evicted": evicted, "KL if restored": restored}
     last = OTHERS, "", f"{decimal(kl[~readable].sum(), 2)} in all", "", ""
     return {name: [*columns[name], cell] for name, cell in zip(columns, last, strict=False)}
 
@@ -138,7 +142,9 @@ def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     mean, parts = recorded.received.mean(axis=0), recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
-    word_of = {token: word for word in recorded.text.words for token in range(*word.span)}
+    word_of = dict[int, Word]()
+    for word in recorded.text.words:
+        word_of |= dict.fromkeys(range(*word.span), word)
     largest = [recorded.received[:, token] for token in tokens]
     return {
         "token": [f"{token:,}" for token in tokens],

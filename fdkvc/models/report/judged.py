@@ -61,12 +61,11 @@ def judged_grids() -> dict[str, Grid]:
 
 def _grid(rows: pd.DataFrame) -> Grid:
     sizes = rows.groupby(["data", "budget"])[["n", "services"]].transform("max")
-    part = [
-        f"{part_title(data, budget)} ({n} in {clusters} clusters)"
-        for data, budget, n, clusters in zip(
-            rows.data, rows.budget, sizes.n, sizes.services, strict=True
-        )
-    ]
+    columns = rows.data, rows.budget, sizes.n, sizes.services
+    part = []
+    for data, budget, n, clusters in zip(*columns, strict=True):
+        title = part_title(data, budget)
+        part.append(f"{title} ({n} in {clusters} clusters)")
     rows = rows.assign(part=part, policy=[read_policy(name).title for name in rows.policy])
     return pivot(rows, figures(rows), ["policy"], column="part", missing="–")
 

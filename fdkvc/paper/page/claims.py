@@ -1,6 +1,7 @@
 """How much of the paper a run reproduces, and the paper's claims with reasons and evidence."""
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 import streamlit as st
@@ -53,7 +54,7 @@ def show_claims(page: str, study: Study) -> None:
     """Show what is reproduced, and the claims, all or those with one verdict."""
     _, details = finding(study)
     details.pop("Claims", None)  # which the filter counts
-    lines = (Markdown("- **{}:** {}").format(*part) for part in details.items())
+    lines = starmap(Markdown("- **{}:** {}").format, details.items())
     st.markdown(Markdown("\n").join(lines))
     results = claim_results(study)
     counts = counted(results)

@@ -89,7 +89,7 @@ def line_html(result: ClaimResult) -> str:
     bounds = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
     printed = [] if claim.published is None else [claim.published.value]
     numbers = measured.value, measured.low, measured.high, *bounds, *printed
-    finite = [number for number in numbers if math.isfinite(number)]
+    finite = [*filter(math.isfinite, numbers)]
     low = min(finite, default=0.0)
     high = max(finite, default=0.0)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
