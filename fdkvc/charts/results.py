@@ -50,7 +50,8 @@ def budgets_chart(
     lowest, _ = ends_of(pd.concat([table["mean"], marks["mean"], readings.ci_low]), 1.0)
     domain = (0.5 if lowest >= 0.5 else 0, 1)
     y = axis_between(alt.Y, "mean", domain, tickCount=5, format=".0%")
-    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    tints = policy_scale(policies, theme)
+    legend = policy_legend(policies)
     words: list[str | alt.Tooltip] = ["policy:N"]
     words.append(alt.Tooltip("budget:Q", title="tokens", format=",d"))
     tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="dialogs")]
@@ -80,7 +81,8 @@ def budgets_chart(
 
 def _budget_axis(budgets: Sequence[float]) -> alt.X:
     """Return a logarithmic axis, on which factors are as long everywhere, with round labels."""
-    low, high = budgets[0], budgets[-1]
+    low = budgets[0]
+    high = budgets[-1]
     # A factor at both ends: 4 % of the length of the axis.
     room = (high / low) ** 0.04 if high > low else 2
     powers = range(len(f"{high:.0f}"))
@@ -133,7 +135,8 @@ def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> 
     )
     words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
     tooltip = [*words, *tips(".3f", kl="nats per token")]
-    tints, legend = policy_scale(policies, theme), policy_legend(policies)
+    tints = policy_scale(policies, theme)
+    legend = policy_legend(policies)
     lines = policy_lines(base, policies, tints, tooltip, 60, legend)
     title = panel_title("Damage", "KL from the full cache, nats per token")
     return single(theme, {"damage": table}, *lines, height=260, title=title)
@@ -180,7 +183,8 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
     low, high = ends_of(numbers, 0.0)
     room = 0.04 * (high - low) or 1.0
-    domain, policies = (low - room, high + room), table.policy.tolist()
+    domain = (low - room, high + room)
+    policies = table.policy.tolist()
     base = alt.Chart(alt.NamedData("dots")).encode(
         y=alt.Y(
             "policy:N",
@@ -197,7 +201,8 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
         tooltip=["policy:N", *mean_tips(".4f")],
     )
     layers = dashed_rule(0, domain, theme), intervals, dots
-    heading, height = panel_title(title, subtitle), DOT_HEIGHT * len(policies)
+    heading = panel_title(title, subtitle)
+    height = DOT_HEIGHT * len(policies)
     return single(theme, {"dots": table}, *layers, height=height, title=heading)
 
 
@@ -220,7 +225,8 @@ def curve_chart(
     rows = table[table.metric == metric]
     low, high = ends_of(rows.value)
     room = 0.04 * (high - low) or 0.5
-    x_ends, y_ends = (low - room, high + room), curve_range(table, metric)
+    x_ends = (low - room, high + room)
+    y_ends = curve_range(table, metric)
     axis = {"format": "~g", "tickCount": 5}
     x = axis_between(alt.X, "value", x_ends, title=parameter, grid=False, **axis)
     y = axis_between(alt.Y, "mean", y_ends, **axis)

@@ -57,7 +57,8 @@ class _Boundary:
     """A compaction in the tokens of a model; a ValueError says why it cannot be read."""
 
     def __init__(self, model: LanguageModel, result: Forgot) -> None:
-        session, compaction = result.session, result.compaction
+        session = result.session
+        compaction = result.compaction
         self.model, self.result = model, result
         context_size = model.decoder.shape.positions
         long = "the text before has {:,} tokens, and its context " + f"{context_size:,}"
@@ -66,7 +67,8 @@ class _Boundary:
         if not result.ways:
             raise ValueError("nothing can be compared here")
         # 1. The text before, and the messages that came next: those new in the next context.
-        end, stayed = len(compaction.context), compaction.stayed
+        end = len(compaction.context)
+        stayed = compaction.stayed
         next_messages = session.contexts[result.number + 1][len(stayed) :]
         self.transcript, passages = self._read([*compaction.context, *next_messages])
         self.before = [row for row in passages if row.passage.turn < end]
@@ -106,7 +108,8 @@ class _Boundary:
         read_count = 1 + len(caches)
         total = sum(len(row.ids) for row in self.before)
         total += read_count * sum(len(row.ids) for row in self.after)
-        progress, prefix = 0, self.model.tokens.first
+        progress = 0
+        prefix = self.model.tokens.first
         for passage in self.before:
             ids, prefix = (*prefix, *passage.ids), ()  # before the first passage only
             for cache in caches.values():

@@ -249,7 +249,8 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
     """
     import pandas as pd
 
-    cache, passages = chat.caches[name], chat.passages[name]
+    cache = chat.caches[name]
+    passages = chat.passages[name]
     attended = _mean_attention(cache, word, whole_text=False)
     all_there = _mean_attention(cache, word, whole_text=True)
     turns = turns_of(passages)
@@ -258,7 +259,8 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
     for earlier in words_of(chat.model.tokens, cache.ids, passages):
         if earlier.first >= word.first:
             break
-        passage, tokens = earlier.passage, earlier.tokens
+        passage = earlier.passage
+        tokens = earlier.tokens
         evictions = evicted_in[:, :, tokens]
         # A turn of the cache is a passage. What was evicted later was still there.
         lost = (evictions >= 0) & (evictions < word.passage)
@@ -347,7 +349,9 @@ def restore_spans(
     writes only the first words of its answers.
     """
     # 1. Write the answer under the full cache and under the policy's.
-    tokens, full, lost = model.tokens, TextCache(model.decoder), cache.fork()
+    tokens = model.tokens
+    full = TextCache(model.decoder)
+    lost = cache.fork()
     writer = first_writer(tokens, read([full], cache.ids, last=1)[0, 0])
     length = MAX_REWRITTEN_TOKENS if model.decoder.large else MAX_WRITTEN_TOKENS
     write = partial(generate_passages, tokens, writer=writer, most=length, stop_loops=True)
@@ -412,9 +416,11 @@ def _spans(
         joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
         breaks = np.flatnonzero(~np.pad(joins, 1)) - 1  # also before the first and after the last
         next_break = np.searchsorted(breaks, index)
-        low, end = breaks[next_break - 1] + 1, breaks[next_break]
+        low = breaks[next_break - 1] + 1
+        end = breaks[next_break]
         free[low:end] = False
-        first, last = words[low].first, words[end - 1].end
+        first = words[low].first
+        last = words[end - 1].end
         evictions = evicted_in[:, :, first:last]
         evicted_turns = [turns[turn] for turn in evictions[evictions >= 0].tolist()]
         yield Span(

@@ -154,7 +154,8 @@ def run_answers(
     """
     import pandas as pd
 
-    workers, jobs = worker_count(execution), jobs_of(model, transcripts)
+    workers = worker_count(execution)
+    jobs = jobs_of(model, transcripts)
 
     def work(row: Transcript) -> int:
         return sum(work_of(settings, encode_dialog(model, row)))
@@ -199,7 +200,9 @@ def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
 
     Where something is read again, it is after every other passage: whole messages leave some room.
     """
-    work, start, cases = list[int](), 0, [*settings.cases]
+    work = list[int]()
+    start = 0
+    cases = [*settings.cases]
     for tokens in (len(passage.ids) for passage in passages):
         apart = sum(start > budget for _, budget in cases)
         start += tokens
@@ -219,15 +222,19 @@ def _reporting(
     `finished_sizes` has the sizes of those that were finished before the run. The function ends a
     dialog that is cancelled by a CancelledError.
     """
-    total, began, lock = sum(sizes), perf_counter(), Lock()
-    work_done, dialogs = sum(finished_sizes), len(finished_sizes)
+    total = sum(sizes)
+    began = perf_counter()
+    lock = Lock()
+    work_done = sum(finished_sizes)
+    dialogs = len(finished_sizes)
 
     def on_read(work: int, last: bool) -> None:
         nonlocal work_done, dialogs
         if cancelled is not None and cancelled.is_set():
             raise CancelledError
         with lock:
-            work_done, dialogs = work_done + work, dialogs + last
+            work_done += work
+            dialogs += last
             title = f"{dialogs} of {len(sizes)} dialogs"
             report(Progress(work_done, total, title, perf_counter() - began, sum(finished_sizes)))
 
@@ -295,7 +302,8 @@ def _read(
     for passage, work in zip(passages, work_of(settings, passages), strict=True):
         yield from reader.read_passage(passage)
         on_read(work, passage is passages[-1])
-    rows, dialog = list[Row](), (transcript.name, transcript.services)
+    rows = list[Row]()
+    dialog = (transcript.name, transcript.services)
     for row, ((name, budget), cache) in enumerate(caches.items()):
         measures = reader.measures(row)
         if any(policy.reads_again for policy in settings.policies):
@@ -370,7 +378,8 @@ class AnswerReader:
 
         The policies evict after it only if the turn `is_turn`.
         """
-        call, start = passage.passage.call is not None, self.caches[0].count
+        call = passage.passage.call is not None
+        start = self.caches[0].count
         for cache in self.caches:
             cache.turn_kind = passage.passage.kind
         writes = call and self.settings.write_calls
@@ -381,13 +390,15 @@ class AnswerReader:
             before = [cache.fork() for cache in before]
         # 2. Read the passage, and score its tokens by the logits before each: those of the first
         #    token of a part come from the part before.
-        ids, ages = np.asarray(passage.ids), _ages(passage)
+        ids = np.asarray(passage.ids)
+        ages = _ages(passage)
         best: list[NDArray[np.intp]] = []  # the likeliest tokens (C, n)
         for first, end in self._parts(passage):
             before_first, after = yield from self._read(ids[first:end])
             for logits, token in ((before_first, first), (after[:, :-1], first + 1)):
                 if logits is not None and logits.shape[1]:
-                    scored, row = slice(token, token + logits.shape[1]), self._row
+                    scored = slice(token, token + logits.shape[1])
+                    row = self._row
                     nats, kl, likely = losses(logits, ids[scored])
                     self.scores.append((nats[row], kl[row], (likely == likely[0])[row]))
                     best.append(likely[row])
@@ -442,11 +453,14 @@ class AnswerReader:
 
         That is as often as while the model itself writes.
         """
-        interval, writer, size = self.settings.every, passage.passage.writer, len(passage.ids)
+        interval = self.settings.every
+        writer = passage.passage.writer
+        size = len(passage.ids)
         stops: set[int] = set()
         if interval is not None and writer != "user":
             stops = {*range(passage.start + interval, size, interval)}
-        vocabulary, at_once = self.model.decoder.shape.vocabulary, LOGITS_AT_ONCE
+        vocabulary = self.model.decoder.shape.vocabulary
+        at_once = LOGITS_AT_ONCE
         if vocabulary >= LARGE_VOCABULARY:
             at_once = max(at_once, MAX_CHUNK_NUMBERS // (len(self.caches) * vocabulary))
         bounds = sorted({0, size, *range(at_once, size, at_once), *stops})
@@ -461,7 +475,8 @@ class AnswerReader:
         A value is right if each of its tokens is the likeliest after the true ones, so greedy
         decoding from the value's start would write it; and if the value then ends.
         """
-        tokens, call = self.model.tokens, passage.passage.call
+        tokens = self.model.tokens
+        call = passage.passage.call
         assert call is not None
         true_ids = np.asarray(passage.ids[passage.start :][: likeliest.shape[1]])
         closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
@@ -489,7 +504,8 @@ class AnswerReader:
         exact: Bools,
     ) -> None:
         """Note which caches write a call exactly, and which arguments the others get right."""
-        tokens, call = self.model.tokens, passage.passage.call
+        tokens = self.model.tokens
+        call = passage.passage.call
         assert call is not None
         expected = tokens.text(passage.ids)
         slots = [argument.slot for argument in call.arguments]
@@ -505,7 +521,8 @@ class AnswerReader:
         self, passage: EncodedPassage, start: int, caches: Sequence[ModelCache]
     ) -> Iterator[str]:
         """Yield the call that each cache writes in place of a passage from token `start` on."""
-        tokens, places = self.model.tokens, self.model.decoder.shape.positions - start
+        tokens = self.model.tokens
+        places = self.model.decoder.shape.positions - start
         max_tokens = min(len(passage.ids) + EXTRA_TOKENS, places) - len(tokens.marks["call"])
         interval = self.settings.every
         # Back to the passage's start, unless the caches are copies from there (`read_passage`).
@@ -521,7 +538,8 @@ class AnswerReader:
         # 1. By token.
         kinds = zip(*self.scores, strict=True)
         nats, kl, same_best = (np.concatenate([part[row] for part in parts]) for parts in kinds)
-        ages, value_ages = np.concatenate(self.ages), np.array(self.value_ages, np.intp)
+        ages = np.concatenate(self.ages)
+        value_ages = np.array(self.value_ages, np.intp)
         value_sources = np.array(self.value_sources, np.str_)
         measured = {
             "nats": nats,

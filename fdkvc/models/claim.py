@@ -122,7 +122,8 @@ def _named_errors(file: Path) -> Iterator[None]:
 
 
 def _described(error: BaseException) -> str:
-    kind, reason = type(error).__name__, error_reason(error)
+    kind = type(error).__name__
+    reason = error_reason(error)
     return kind if reason == kind else f"{kind}: {reason}"
 
 
@@ -160,7 +161,8 @@ def texts(table: pd.DataFrame) -> list[str]:
     """Return a text with a table for each way of a claim and each metric."""
     parts = []
     for (policy_name, key), part in table.groupby(["policy", "metric"], sort=False):
-        metric, figure_columns = late_metric(str(key)), ("mean_diff", "ci_low", "ci_high")
+        metric = late_metric(str(key))
+        figure_columns = ("mean_diff", "ci_low", "ci_high")
         needed_clusters = part.more_clusters.where(part.verdict == "open")
         columns = {
             "against": part.baseline.tolist(),

@@ -121,7 +121,8 @@ def _measured(
     """Measure a model's answers; return also the dialogs that it read."""
     warn_each([model.tokens.note])
     dialogs, digest = readable_dialogs(model, settings_from(Sources, options))
-    shape, size = model.decoder.shape, model.tokens.prompt_size
+    shape = model.decoder.shape
+    size = model.tokens.prompt_size
     heads = deciding(settings.decides, shape.kv_heads, shape.layers)
     kinds = kinds_in(dialogs, calls=True)
     warn_no_effect(settings.policies, speakers=SPEAKERS, words=True, kinds=kinds, **heads)

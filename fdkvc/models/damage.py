@@ -77,9 +77,11 @@ class Text:
 
 def dialog_text(tokens: Tokens, transcript: Transcript) -> Text:
     """Return a dialog as a model reads it."""
-    ids, parts = [*tokens.first], []
+    ids = [*tokens.first]
+    parts = []
     for encoded in tokens.encode_dialog(transcript):
-        passage, first = encoded.passage, len(ids)
+        passage = encoded.passage
+        first = len(ids)
         ids += encoded.ids
         parts.append(Part(speaker_of(passage), passage.turn, first, len(ids)))
     return _text(tokens, ids, parts)
@@ -175,7 +177,8 @@ class Damage:
 
     def by_token(self) -> pd.DataFrame:
         """Return a row for each token."""
-        words, parts = self.text.words, self.text.parts
+        words = self.text.words
+        parts = self.text.parts
         rows: list[tuple[str, str, int]] = []
         for word in words:
             part = parts[word.passage]
@@ -209,7 +212,8 @@ def read_damage(
     `on_read` gets the share that is done, and `on_words` the KL of all words so far. This takes
     the memory of the keys and values of three caches, and of the queries of one passage.
     """
-    full, hurt = model.full().without_hidden(), list[HurtWord]()
+    full = model.full().without_hidden()
+    hurt = list[HurtWord]()
     scores = read_losses([full, cache], text, lambda share: on_read(share * 0.8))
     for passage, scores_so_far in enumerate(scores):
         nats, kl = scores_so_far
@@ -246,7 +250,8 @@ def read_losses(
     Once for each passage, the same arrays, before policies evict after it. Then the caches forget
     the passage's queries. Raises a ValueError if the text is longer than the model can hold.
     """
-    count, ids = len(text.ids), np.asarray(text.ids)
+    count = len(text.ids)
+    ids = np.asarray(text.ids)
     kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
     check_length(caches[0].decoder, count)
     nats, kl = np.zeros((2, len(caches), count), np.float32)
@@ -270,7 +275,8 @@ def read_losses(
 
 def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tuple[Cause, ...]:
     """Return the evicted words that the full cache attends to at a word of the turn just read."""
-    word, shape = text.words[index], full.decoder.shape
+    word = text.words[index]
+    shape = full.decoder.shape
     count = cache.turn_start
     evicted = (cache.evicted_in[:, :, :count] >= 0).repeat(shape.group, axis=1)  # (L, H, n)
     places = range(max(word.first - 1, 0), max(word.end - 1, 1))
@@ -286,7 +292,8 @@ def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tupl
         if share[place] > 0:
             by_head = by_word[:, :, place]
             layer, head = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
-            mean, largest = round(float(share[place]), 5), round(float(by_head.max()), 5)
+            mean = round(float(share[place]), 5)
+            largest = round(float(by_head.max()), 5)
             causes.append(Cause(place, mean, largest, layer, head))
     return tuple(causes)
 
@@ -294,9 +301,11 @@ def causes_of(full: TextCache, cache: TextCache, text: Text, index: int) -> tupl
 def restored_kl(full: TextCache, cache: TextCache, text: Text, hurt: HurtWord) -> float:
     """Return the KL of a word when its turn is read again with the entries of its causes."""
     word = text.words[hurt.word]
-    turn, start = word.passage, text.parts[word.passage].first
+    turn = word.passage
+    start = text.parts[word.passage].first
     causes = chain.from_iterable(range(*text.words[cause.word].span) for cause in hurt.causes)
-    ids, low = np.asarray(text.ids), max(word.first - 1, start)
+    ids = np.asarray(text.ids)
+    low = max(word.first - 1, start)
 
     def logits_of(fork: TextCache) -> Floats:
         read([fork], ids[start:low], last=0)

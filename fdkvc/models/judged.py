@@ -158,7 +158,8 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
 def second_model_sentence() -> str:
     """Say how many answers hold on Qwen2.5-Coder, too, on the dialogs that it has read."""
     table = planned_comparisons(SECOND_MODEL).query("metric == 'kl' and count > 0")
-    findings, sizes = list[str](), list[str]()
+    findings = list[str]()
+    sizes = list[str]()
     for sample, part in table.groupby("sample", sort=False):
         sizes.append(f"{part.n.max()} of {sample} in {part.services.max()} clusters")
     for _, part in table.groupby(["more", "less", "sample"], sort=False):

@@ -78,10 +78,12 @@ def _held(run: StageRun, turn: int) -> Counter[str]:
 
 
 def _fills(run: StageRun) -> Chapter:
-    budget, bounds = run.trace.budget, run.dialogs.bounds[0]
+    budget = run.trace.budget
+    bounds = run.dialogs.bounds[0]
     # The first turn after which no slot is free.
     turn = int(np.flatnonzero((run.trace.kept_tokens[0] >= 0).all(axis=1))[0])
-    previous_size, new_tokens = _held(run, turn - 1).total(), int(bounds[turn + 1] - bounds[turn])
+    previous_size = _held(run, turn - 1).total()
+    new_tokens = int(bounds[turn + 1] - bounds[turn])
     sentences = (
         "A language model reads a dialog in tokens, here words, and stores an entry for each in "
         "its cache, so that it does not have to read it again.",
@@ -99,7 +101,8 @@ def _fills(run: StageRun) -> Chapter:
 
 def _misleads() -> Chapter:
     run = _run("shift", "h2o")
-    turn, current = run.dialogs.turns - 1, run.dialogs.current[0]
+    turn = run.dialogs.turns - 1
+    current = run.dialogs.current[0]
     old, new = (run.dialogs.topic_label(int(current[topic_turn])) for topic_turn in (0, turn))
     topic_start = int(np.flatnonzero(current == current[turn])[0])
     kept_tokens = run.trace.kept_tokens[0, turn]
@@ -129,7 +132,8 @@ def _returns() -> Chapter:
     turn, token = rescued(run)
     assert token is not None
     topic = run.dialogs.topic_label(int(run.dialogs.current[0, turn]))
-    previous_rank, rank = ranks_of(run, turn - 1)[token], ranks_of(run, turn)[token]
+    previous_rank = ranks_of(run, turn - 1)[token]
+    rank = ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}, after other topics.",
         f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
@@ -158,7 +162,8 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     pinned_run = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
     met = Evidence(pinned_run.trace, spoken.recording).lost[needs.index(demand)][0] < 0
     remaining = int(np.isin(tokens, run.trace.kept_tokens[0, demand.turn - 1]).sum())
-    value, word = f"“{demand.value}”", f"“{spoken.words[token]}”"
+    value = f"“{demand.value}”"
+    word = f"“{spoken.words[token]}”"
     lost = (
         f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
         f"{demand.turn} and needs the {demand.slot}, {value}.",
@@ -210,7 +215,8 @@ LOSING, HEALING = "fifo", "sink"
 def _sinks() -> Chapter:
     """Return what a pretrained model's first token is for, from a recording of its reading."""
     recorded = shipped_damage()
-    parts, budget = recorded.text.parts, recorded.budget
+    parts = recorded.text.parts
+    budget = recorded.budget
     full = next(part for part in parts if part.end > budget)  # the part that fills the cache
     damages = [recorded.damages[name] for name in (LOSING, HEALING)]
     losing, healing = map(policy_named, (LOSING, HEALING))

@@ -68,7 +68,8 @@ def _show_policy(page: str, policy: Policy) -> None:
                     for field in policy.settings.values()
                 ]
             )
-        looks, remembers = policy.looks_at, map(policy.quantity_name, policy.channels)
+        looks = policy.looks_at
+        remembers = map(policy.quantity_name, policy.channels)
         st.markdown(
             Markdown("Looks at: {}. Remembers: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
                 ", ".join(looks), ", ".join(remembers) or "nothing", policy.key, policy.source

@@ -34,12 +34,15 @@ def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
     """Return what each cache answers, the full one first; the others with the word or without."""
     answers = [next(iter(recorded.answers.values()))]
     for name in LOSING:
-        answer, restoration = recorded.answers[name], recorded.restored[name]
-        text, held = restoration.lost, answer.held
+        answer = recorded.answers[name]
+        restoration = recorded.restored[name]
+        text = restoration.lost
+        held = answer.held
         if restored:
             attempt = restoration.attempts[0]
             (span,) = attempt.spans
-            text, held = attempt.written, held + span.end - span.first
+            text = attempt.written
+            held += span.end - span.first
         answers.append(replace(answer, held=held, passages=((restoration.writer, text),)))
     return [replace(answer, predicted=(), probability=None, note="") for answer in answers]
 
@@ -53,7 +56,8 @@ def show_forgotten_word() -> None:
     key = f"{PAGE}/restored"
     restored = st.session_state.get(key, False)
     tag = "mark" if restored else "s"
-    first, question = turns[word.turn], turns[recorded.turn - 1]
+    first = turns[word.turn]
+    question = turns[recorded.turn - 1]
     sentence = escape(first.text).replace(word.text, f"<{tag}>{word.text}</{tag}>", 1)
     answers = answers_of(recorded, restored)
     st.html(

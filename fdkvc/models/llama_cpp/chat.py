@@ -179,7 +179,8 @@ class LlamaText:
         else:  # drop features of tokens that could not be read, or were forgotten
             self._features = self._features_of(0, len(self.ids))
         # 2. Read what there is room for, evict, and go on.
-        logits, read_count = [np.empty((0, self.llama.n_vocab()), np.float32)], 0
+        logits = [np.empty((0, self.llama.n_vocab()), np.float32)]
+        read_count = 0
         while read_count < len(ids):
             if not self._room:
                 self.end_turn()
@@ -213,7 +214,9 @@ class LlamaText:
             self._close_gaps()
         start = self._next
         # 2. Decode in batches. For surprisal, the logits after every token are needed.
-        rows, nats, previous_logits = [], list[float](), self._logits
+        rows = []
+        nats = list[float]()
+        previous_logits = self._logits
         predicts = self.surprisal == "model" and "surprisal" in self.policy.looks_at
         try:
             for first in range(0, len(ids), self.llama.n_batch):
@@ -222,7 +225,8 @@ class LlamaText:
                 logits = read_batch(self.llama, part, start + first, 0 if predicts else skip)
                 if predicts:
                     nats += _surprisal(previous_logits, logits, part)
-                    previous_logits, logits = logits[-1], logits[skip:]
+                    previous_logits = logits[-1]
+                    logits = logits[skip:]
                 rows.append(logits)
         except ValueError:  # undo the batches that were read
             llama_cpp.llama_memory_seq_rm(self._memory, 0, start, -1)
@@ -239,7 +243,8 @@ class LlamaText:
 
     def end_turn(self) -> list[int]:
         """End the turn: the policy evicts. Return the places of the evicted tokens in the text."""
-        start, end = self._turn_start, len(self.ids)
+        start = self._turn_start
+        end = len(self.ids)
         if start == end:
             return []
         # 1. Features of the turn's tokens. Those of a passage read in parts are there already.
@@ -387,7 +392,8 @@ class PolicyChat(LlamaText):
         self.turn_kind = None
         begin, roles = len(self.ids), self._roles  # of the answer's mark, and before it
         logits = self.read(self.tokens.marks["system"])[-1]
-        first, spoken_text = len(self.ids), ""
+        first = len(self.ids)
+        spoken_text = ""
         try:
             for _ in range(most):
                 token = choose(logits)

@@ -49,7 +49,8 @@ class _Tokenizer:
         self._llama = llama
 
     def encode(self, text: str, *, add_special_tokens: bool) -> SimpleNamespace:
-        content, marks = text.encode(), not self.encode_special_tokens
+        content = text.encode()
+        marks = not self.encode_special_tokens
         ids = self._llama.tokenize(content, add_bos=add_special_tokens, special=marks)
         # 1. llama.cpp gives no offsets: add up the bytes of tokens. A tokenizer may put a space
         #    before the text, with which the first token then starts; the ends agree.

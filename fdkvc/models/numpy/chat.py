@@ -157,7 +157,8 @@ class Chat:
 
     def add_message(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
         """Read a message under every cache, and end the turn."""
-        passage, names = Passage(writer, text, 0, kind=kind), [*self.caches]
+        passage = Passage(writer, text, 0, kind=kind)
+        names = [*self.caches]
         self._close_answers()
         ids = self.model.tokens.encode_passage(passage, earlier_roles=self.roles).ids
         self.roles += (role_of(passage),)
@@ -234,14 +235,16 @@ class Chat:
         self._begin(words, "system", tokens.marks["system"])
 
     def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, int]]:
-        tokens, caches = self.model.tokens, [self.caches[name] for name in names]
+        tokens = self.model.tokens
+        caches = [self.caches[name] for name in names]
         logits = np.stack([self._logits[name] for name in names])
         self._logits |= zip(names, logits, strict=True)
         call = tokens.marks["call"]
         for step in generate(tokens, caches, logits, most=most, stop_loops=True):
             self.steps += 1
             for index in step:
-                passages, ids = self.passages[names[index]], caches[index].ids
+                passages = self.passages[names[index]]
+                ids = caches[index].ids
                 writer, first, _ = passages[-1]
                 opening = tuple(ids[first : first + len(call)])
                 passages[-1] = "call" if opening == call else writer, first, len(ids)

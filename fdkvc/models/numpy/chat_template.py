@@ -122,7 +122,8 @@ class ReadPassage(NamedTuple):
 
         That is, for each character, the index of the one in `text` that it stands for.
         """
-        words, thought = range(len(text)), range(0)
+        words = range(len(text))
+        thought = range(0)
         # 1. Where the thinking is, if it is written, and where the words after it begin.
         if self.role == "thinking":
             mark = text.rindex(THINKING[1])
@@ -449,14 +450,16 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
     """Cut a rendered text at its marks; None if there is none, or the order is another."""
     roles = {passage: role for role, passages in messages for passage in passages}
     gap, *parts = _MARK.split(text or "")
-    passages, texts = list[ReadPassage](), list[str]()
+    passages = list[ReadPassage]()
+    texts = list[str]()
     thought: tuple[int, str] | None = None  # whose thinking was read, and what was before it
     for mark, next_gap in zip(parts[::2], parts[1::2], strict=True):
         number = int(mark[1:-1])
         if mark[0] == _THOUGHT[0]:
             if thought:
                 return None
-            thought, gap = (number, gap), next_gap
+            thought = (number, gap)
+            gap = next_gap
             continue
         if (thought and thought[0] != number) or number not in roles:
             return None
@@ -466,12 +469,14 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
         ends = [edge for edge in EDGES if next_gap.startswith(edge.end(MARGINS[1]))]
         if not starts or not ends:
             return None
-        start, end = starts[0], ends[0]
+        start = starts[0]
+        end = ends[0]
         gap = gap.removesuffix(start.start(lead))
         separator = gap if thought else None
         passages.append(ReadPassage(number, roles[number], start, end, separator))
         texts.append(thought[1] if thought else gap)
-        thought, gap = None, next_gap.removeprefix(end.end(MARGINS[1]))
+        thought = None
+        gap = next_gap.removeprefix(end.end(MARGINS[1]))
     numbers = [passage.number for passage in passages]
     return None if thought or numbers != sorted({*numbers}) else Rendering(passages, [*texts, gap])
 

@@ -129,7 +129,8 @@ class Decoder:
         The result for a text is independent of the other texts: bit for bit, or to rounding for a
         `large` model, whose weights are then read from memory once for all texts.
         """
-        shape, n = self.shape, ids.shape[1]
+        shape = self.shape
+        n = ids.shape[1]
         # e^(iφ) of the positions (C, n, 1, h / 2); queries and keys are rotated by it, values not.
         rotation = self._rotation(np.array([[cache.count] for cache in caches]) + np.arange(n))
         x = self.embeddings[ids]  # the hidden states (C, n, d)

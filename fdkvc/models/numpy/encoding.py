@@ -106,7 +106,8 @@ class Encoding:
         """
         if not isinstance(recordings, LexicalRecordings):
             return recordings, []
-        fitting, skipped = list[Transcript](), list[str]()
+        fitting = list[Transcript]()
+        skipped = list[str]()
         for transcript in recordings.transcripts:
             try:
                 self.check(transcript)
@@ -131,7 +132,8 @@ class Encoding:
 
         A long text is read in parts, which begin where a word does: each takes 300 bytes a token.
         """
-        parts, start = [np.empty((0, 2), np.int32)], 0
+        parts = [np.empty((0, 2), np.int32)]
+        start = 0
         while start < len(text):
             end = start + PART
             if end < len(text) and (space := text.rfind(" ", start + 1, end)) > 0:

@@ -70,7 +70,8 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     for name, value in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
         if config.get(name, value) != value and not (family.biases and name == "attention_bias"):
             raise ValueError(f"{name} in config.json must be {str(value).lower()}")
-    heads, width = _number(config, "num_attention_heads"), _number(config, "hidden_size")
+    heads = _number(config, "num_attention_heads")
+    width = _number(config, "hidden_size")
     positions = _number(config, "max_position_embeddings", 2048)
     window = config.get("sliding_window", family.window)
     if window is not None and (family.window or config.get("use_sliding_window")):

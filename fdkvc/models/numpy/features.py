@@ -33,19 +33,23 @@ def _with_tools_of_results(
     features: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]
 ) -> NDArray[Any]:
     """Return the tools of new tokens, also those of results, which name none themselves."""
-    unknown, call = np.empty(0, np.intp), KINDS.index("call")
+    unknown = np.empty(0, np.intp)
+    call = KINDS.index("call")
     kinds = np.append(features.get("kinds", unknown), new["kinds"])
     tools = np.append(features.get("tools", unknown), new["tools"])
     first = len(tools) - len(new["tools"])
     # Where messages start; calls may follow each other without a mark.
     starts = (np.diff(kinds) != 0) | ((np.diff(tools) != 0) & (kinds[1:] == call))
     # The tools of the calls that results answer, in order, and how many have been answered.
-    called, results, calling = list[int](), 0, False
+    called = list[int]()
+    results = 0
+    calling = False
     for start, end in pairwise([0, *(np.flatnonzero(starts) + 1).tolist(), len(kinds)]):
         kind = kinds[start]
         if kind == call:
             if not calling:
-                called, results = [], 0
+                called = []
+                results = 0
             called.append(int(tools[start]))
         elif kind == KINDS.index("result"):
             if results < len(called):  # it may have begun in an earlier turn

@@ -386,7 +386,9 @@ class _Header:
 
     def _texts(self, count: int) -> list[str]:
         # A tokenizer has hundreds of thousands: each by `text` takes nearly twice as long.
-        content, place, texts = self.content, self.place, list[bytes]()
+        content = self.content
+        place = self.place
+        texts = list[bytes]()
         for _ in range(count):
             start = place + 8
             place = start + int.from_bytes(content[place:start], "little")

@@ -52,7 +52,8 @@ def tokenizer_content(fields: Mapping[str, Any], vocabulary: int) -> dict[str, A
             f"its tokenizer is {model[:40]!r} with {split[:40]!r}, but must be 'llama', or 'gpt2' "
             f"with one of {', '.join(map(repr, _SPLITS))}"
         )
-    tokens, types = _listed(fields, "tokens", str), _listed(fields, "token_type", int)
+    tokens = _listed(fields, "tokens", str)
+    types = _listed(fields, "token_type", int)
     if len(types) != len(tokens) or len({*tokens}) != len(tokens):
         raise ValueError("tokens of its tokenizer have no type, or occur twice")
     if len(tokens) > vocabulary:
@@ -120,7 +121,8 @@ def sentencepiece_tokenizer(
     ranked: list[tuple[float, int, int, list[str]]] = []
     for token, score in zip(tokens, scores, strict=True):
         for middle in range(1, len(token)):
-            start, end = token[:middle], token[middle:]
+            start = token[:middle]
+            end = token[middle:]
             if start in ids and end in ids:
                 ranked.append((-score, ids[start], ids[end], [start, end]))
     ranked.sort(key=lambda row: row[0])  # as listed where scores are the same

@@ -161,8 +161,10 @@ class HeadEviction:
         known; see `fdkvc.models.numpy.tokens.Tokens.features`.
         """
         heads = self._deciders
-        layers, kv_heads = heads.layers, heads.kv_heads
-        rows, first = layers * heads.heads, self.slots.shape[2]
+        layers = heads.layers
+        kv_heads = heads.kv_heads
+        rows = layers * heads.heads
+        first = self.slots.shape[2]
         born = np.append(self._born, np.full(new, self._turns))
 
         # 1. The token in each column (L, K, S + R + n). An empty slot is token −1, for which NumPy
@@ -188,7 +190,8 @@ class HeadEviction:
 
         # 3. What stays. Slots that no head uses are dropped, so that attention reads fewer; heads
         #    that keep fewer tokens than others have empty ones (−1).
-        cache, tier = result.end_state.cache, result.end_state.tier
+        cache = result.end_state.cache
+        tier = result.end_state.tier
         kept_slots = self._of_kv_heads(cache.token)  # columns (L, K, S)
         used_slots = (kept_slots >= 0).any(axis=(0, 1))
         size = int(used_slots.sum())
@@ -227,7 +230,8 @@ class HeadEviction:
 
     def _for_all_heads(self, column: NDArray[Any]) -> NDArray[Any]:
         """Return decisions of the rows that were simulated, repeated for all heads (L, K, ·)."""
-        heads, deciders = self.heads, self._deciders
+        heads = self.heads
+        deciders = self._deciders
         repeats = heads.layers // deciders.layers, heads.kv_heads // deciders.kv_heads, 1
         return np.tile(column, repeats) if max(repeats) > 1 else column
 

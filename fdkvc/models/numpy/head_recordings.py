@@ -48,7 +48,8 @@ def read_dialog(
     and the KV head: ``visit, 0.1``. `on_read` gets the number of tokens, a few at a time. Raises a
     ValueError if the dialog is longer than the model can hold.
     """
-    passages, first = encode_dialog(model, transcript), model.tokens.first
+    passages = encode_dialog(model, transcript)
+    first = model.tokens.first
     ids = [*first, *chain.from_iterable(passage.ids for passage in passages)]
     # Later layers change nothing in the ones recorded.
     decoder = replace(model.decoder, layers=model.decoder.layers[: max(layers) + 1])
@@ -58,10 +59,13 @@ def read_dialog(
         part = ids[start : start + AT_ONCE]
         read([cache], part, last=0)
         on_read(len(part))
-    shape, tokens = decoder.shape, tokens_by_turn(transcript, passages, len(first))
-    hidden, queries = cache.vectors("hidden"), cache.vectors("queries")
+    shape = decoder.shape
+    tokens = tokens_by_turn(transcript, passages, len(first))
+    hidden = cache.vectors("hidden")
+    queries = cache.vectors("queries")
     keys, values = (cache.vectors(name)[[*layers]] for name in ("keys", "values"))
-    surprisal, note = model.tokens.surprisal(ids), transcript.source_note
+    surprisal = model.tokens.surprisal(ids)
+    note = transcript.source_note
     recordings = []
     for row, head in np.ndindex(len(layers), shape.kv_heads):
         heads = range(head * shape.group, (head + 1) * shape.group)

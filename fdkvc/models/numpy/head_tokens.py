@@ -84,7 +84,8 @@ class HeadTokens:
 
     def _part(self, vectors: Sequence[Any], rows: slice, first_layer: int) -> Self:
         """Return the tokens of some rows."""
-        new, positions = self.new[rows], self.positions[rows]
+        new = self.new[rows]
+        positions = self.positions[rows]
         return replace(self, vectors=vectors, new=new, positions=positions, first_layer=first_layer)
 
     def observe(self) -> Observation:
@@ -120,7 +121,8 @@ class HeadTokens:
 
         def of_layer(layer: Vectors) -> Floats:
             # Hidden states are the same for all heads of a layer, but the slots differ by KV head.
-            slot_vectors, new = layer("hidden", "slots"), layer("hidden", "turn")
+            slot_vectors = layer("hidden", "slots")
+            new = layer("hidden", "turn")
             mean = new.mean(axis=1, keepdims=True)
 
             def cosines(hidden: Floats) -> Floats:
@@ -141,7 +143,8 @@ class HeadTokens:
         """Hidden states that enter the layer (R, N, d), one row for each KV head."""
 
         def of_layer(layer: Vectors) -> Floats:
-            slot_vectors, new = layer("hidden", "slots"), layer("hidden", "turn")
+            slot_vectors = layer("hidden", "slots")
+            new = layer("hidden", "turn")
             return np.concatenate(
                 [slot_vectors, np.broadcast_to(new, (len(slot_vectors), *new.shape[1:]))], axis=1
             )

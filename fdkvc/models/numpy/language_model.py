@@ -195,9 +195,11 @@ def memory_needed(name: str) -> int:
     path = find_model(name)
     if is_gguf(path):
         file = read_gguf(path)
-        config, numbers = file.config, file.numbers
+        config = file.config
+        numbers = file.numbers
     else:
-        config, numbers = read_json(path / "config.json"), count_numbers(path)
+        config = read_json(path / "config.json")
+        numbers = count_numbers(path)
     read_shape(config)
     check_memory(4 * numbers)
     return 4 * numbers
@@ -205,7 +207,8 @@ def memory_needed(name: str) -> int:
 
 def model_digest(path: Path) -> str:
     """Return the SHA-256 of a model's files."""
-    joined, files = hashlib.sha256(), [path]
+    joined = hashlib.sha256()
+    files = [path]
     if path.is_dir():
         files = [path / "config.json", *weight_files(path), path / "tokenizer.json"]
     for path in files:
@@ -222,11 +225,14 @@ def load_decoder(
     arrays: Mapping[str, Floats]
     if isinstance(stored, Path):
         check_memory(4 * check_model_folder(stored))
-        config, arrays = read_json(stored / "config.json"), _StoredWeights(stored)
+        config = read_json(stored / "config.json")
+        arrays = _StoredWeights(stored)
     else:
         check_memory(4 * stored.numbers)
-        config, arrays = stored.config, stored
-    shape, scales = read_shape(config), read_multipliers(config)
+        config = stored.config
+        arrays = stored
+    shape = read_shape(config)
+    scales = read_multipliers(config)
     weights = _Weights(arrays, shape, family_of(config), scales)
     first = "model.embed_tokens.weight"
     final = first if shape.tied else "lm_head.weight"
@@ -244,7 +250,8 @@ def load_decoder(
     if scales.embedding_multiplier != 1:
         embeddings = embeddings * np.float32(scales.embedding_multiplier)
         if shape.tied:
-            last, norm = embeddings, norm / np.float32(scales.embedding_multiplier)
+            last = embeddings
+            norm = norm / np.float32(scales.embedding_multiplier)
     decoder = Decoder(shape, embeddings, tuple(layers), last.T, norm=norm)
     # With the norm folded in, the logits need a matrix of their own: too much for a large model.
     if decoder.large:
@@ -270,8 +277,11 @@ class _Weights:
         return array
 
     def layer(self, number: int, rotates: bool) -> Layer:
-        place, shape, scale = f"model.layers.{number}", self.shape, self.scales.residual_multiplier
-        h, inner = shape.head_width, shape.inner
+        place = f"model.layers.{number}"
+        shape = self.shape
+        scale = self.scales.residual_multiplier
+        h = shape.head_width
+        inner = shape.inner
         heads = {"q": shape.heads, "k": shape.kv_heads, "v": shape.kv_heads}
         parts = {}
         for part, count in heads.items():

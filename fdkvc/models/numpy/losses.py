@@ -15,7 +15,8 @@ def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
     # 1. Logits relative to the largest, so that no power overflows, and the sum of powers. In
     #    place, as a copy would double the memory. The full cache comes last, so that its powers
     #    remain.
-    relative, total = logits, np.empty_like(logits[..., 0])
+    relative = logits
+    total = np.empty_like(logits[..., 0])
     best: Ints = np.empty(total.shape, np.intp)
     for row in range(len(logits) - 1, -1, -1):
         logits[row].argmax(axis=-1, out=best[row])

@@ -206,7 +206,8 @@ def stderr_silenced() -> Iterator[None]:
     """Discard stderr of this process: a Rust panic prints to it even if it is caught."""
     # By file descriptor, since Rust does not write by `sys.stderr`.
     try:
-        saved_stderr, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        saved_stderr = os.dup(2)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
     except OSError:  # there is no stderr
         yield
         return
@@ -293,7 +294,8 @@ def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
 
 def _growth(part: Mapping[str, Any]) -> float:
     """Return the factor by which a part may lengthen a text."""
-    new, pattern = part.get("content"), part.get("pattern")
+    new = part.get("content")
+    pattern = part.get("pattern")
     if not (isinstance(new, str) and isinstance(pattern, dict)):
         return 1
     old = pattern.get("String")

@@ -76,7 +76,8 @@ def model_text(transcript: Transcript, *, as_json: bool = False) -> tuple[Passag
 
 
 def _call_passage(call: Call, transcript: Transcript) -> Passage:
-    text, spans = call.method, []
+    text = call.method
+    spans = []
     for argument in call.arguments:
         text += f"{SEPARATOR}{argument.slot}{EQUALS}"
         spans.append((len(text), len(text) + len(transcript.wording(argument))))
@@ -85,7 +86,8 @@ def _call_passage(call: Call, transcript: Transcript) -> Passage:
 
 
 def _json_call(call: Call, transcript: Transcript) -> Passage:
-    text, spans = f'[{{"name": {json.dumps(call.method)}, "arguments": {{', []
+    text = f'[{{"name": {json.dumps(call.method)}, "arguments": {{'
+    spans = []
     for number, argument in enumerate(call.arguments):
         value = json.dumps(transcript.wording(argument), ensure_ascii=False)[1:-1]
         text += f'{", " if number else ""}{json.dumps(argument.slot, ensure_ascii=False)}: "'

@@ -112,7 +112,8 @@ def main() -> None:
     except Exception as error:  # any content may be given as a template
         reason = reason_of(error)
     for line in sys.stdin:
-        conversations, texts = json.loads(line), list[str | None]()
+        conversations = json.loads(line)
+        texts = list[str | None]()
         if template:
             texts, reason = render_all(template, names, conversations, size)
             # Some templates fail without a list of tools: if all texts do, try an empty one.

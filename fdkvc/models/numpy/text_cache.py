@@ -162,7 +162,9 @@ class TextCache(ModelCache):
 
         What the decoder calls in each layer; see `fdkvc.models.numpy.decoder.AttentionCache`.
         """
-        shape, start, n = self.decoder.shape, self.count, len(hidden)
+        shape = self.decoder.shape
+        start = self.count
+        n = len(hidden)
         # 1. Store the vectors. The count grows after the last layer, when `read` notes the tokens.
         if layer == 0:
             self._vectors.extend(start, start + n)
@@ -181,7 +183,8 @@ class TextCache(ModelCache):
 
     def _attend_block(self, layer: int, queries: Floats, end: int) -> Floats:
         """Return the attention output (m, H·h) of the m tokens up to an end."""
-        shape, m = self.decoder.shape, len(queries)
+        shape = self.decoder.shape
+        m = len(queries)
         # Query heads by the KV head that they share (m, K, G, h): head k·G + g reads KV head k.
         grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
         keys = self._attended_vectors("keys", layer, end)  # (K, S, h)
@@ -319,7 +322,8 @@ class TextCache(ModelCache):
         before it, evicted or not, instead of those attended to. `layers` must be all.
         """
         check_count("the position", position, 0, self.count - 1)
-        shape, turn = self.decoder.shape, int(np.searchsorted(self.ends, position, side="right"))
+        shape = self.decoder.shape
+        turn = int(np.searchsorted(self.ends, position, side="right"))
         start = self.ends[turn - 1] if turn else 0
         # Counted from the end, since the first queries stored may be those of a later token.
         queries = self.vectors("queries")[:, :, position - self.count]
@@ -339,7 +343,8 @@ class TextCache(ModelCache):
 
         The queries (L, K, G, 1, h) matter where each query chooses what it reads.
         """
-        start, attended = self.ends[turn - 1], self.attended_by_turn[turn - 1]
+        start = self.ends[turn - 1]
+        attended = self.attended_by_turn[turn - 1]
         if attended is None:
             return np.ones((*queries.shape[:2], start), np.bool_)
         # One more column than tokens, which empty slots (−1) mark; it is cut off.
@@ -379,7 +384,9 @@ class EvictingCache(TextCache):
         vectors = [functools.partial(self._of_layer, *of_layer) for of_layer in slots]
         self._eviction, step = previous_eviction.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
-        slot_vectors, evicted_in, evicted_by = self._eviction.held, self.evicted_in, self.evicted_by
+        slot_vectors = self._eviction.held
+        evicted_in = self.evicted_in
+        evicted_by = self.evicted_by
         evicted, rule = step.find_evicted()
         evicted_in[evicted], evicted_by[evicted] = len(self.ends), rule
         # With a second tier, a token may have come back: what is held is not evicted.
@@ -426,7 +433,8 @@ class RetrievalCache(TextCache):
         self.whole = self.count <= self.budget
 
     def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
-        m, start = len(queries), self.turn_start
+        m = len(queries)
+        start = self.turn_start
         if start <= self.budget:  # all earlier tokens fit
             return super()._mask(layer, queries, end)
         read = self._nearest(self._vectors.before("keys", start)[layer], queries)
@@ -439,7 +447,8 @@ class RetrievalCache(TextCache):
         start = self.ends[turn - 1]
         if start <= self.budget:
             return super()._saw(turn, queries)
-        keys, by_token = self._vectors.before("keys", start), queries.transpose(0, 3, 1, 2, 4)
+        keys = self._vectors.before("keys", start)
+        by_token = queries.transpose(0, 3, 1, 2, 4)
         return np.stack([*map(self._nearest, keys, by_token)])[:, :, 0]
 
     def _new(self) -> TextCache:
@@ -447,7 +456,8 @@ class RetrievalCache(TextCache):
 
     def _nearest(self, keys: Floats, queries: Floats) -> Bools:
         """Mark which keys (K, S, h) each of the queries (m, K, G, h) reads (K, m, S)."""
-        count, size = keys.shape[1], min(self.policy.size, self.budget)
+        count = keys.shape[1]
+        size = min(self.policy.size, self.budget)
         # 1. The least and the largest number of a page's keys in each coordinate (K, 1, h, pages).
         starts = np.arange(0, count, size)
         low = np.minimum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
@@ -456,11 +466,13 @@ class RetrievalCache(TextCache):
         #    queries, the one nearest to a page counts (K, m, pages).
         queries = queries.transpose(1, 0, 2, 3)
         bounds = np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low
-        nearness, pages = bounds.max(axis=2), self.budget // size
+        nearness = bounds.max(axis=2)
+        pages = self.budget // size
         # 3. Read the nearest pages, and of those tied with the last one the oldest: exactly
         #    `pages` are read.
         last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
-        blocked, tied = nearness > last, nearness == last
+        blocked = nearness > last
+        tied = nearness == last
         remaining = pages - blocked.sum(axis=2, keepdims=True)
         read = blocked | (tied & (np.cumsum(tied, axis=2) <= remaining))
         return np.repeat(read, size, axis=2)[:, :, :count]
@@ -499,7 +511,8 @@ def reads_each(decoder: Reader) -> bool:
 @contextmanager
 def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]:
     """Check the next tokens of texts, and add them to `ids` once they are read without error."""
-    counts, decoder = [cache.count for cache in caches], caches[0].decoder
+    counts = [cache.count for cache in caches]
+    decoder = caches[0].decoder
     check_length(decoder, max(count + len(new) for count, new in zip(counts, ids, strict=True)))
     for new in ids:
         if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:

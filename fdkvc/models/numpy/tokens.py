@@ -308,14 +308,16 @@ class Tokens:
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the kind of each token, and the tool of those of calls."""
         messages = self._messages(ids, kind)
-        kinds, tools = np.full(len(ids), -1, np.intp), np.zeros(len(ids), np.intp)
+        kinds = np.full(len(ids), -1, np.intp)
+        tools = np.zeros(len(ids), np.intp)
         message_ends = [*(message.start for message in messages[1:]), len(ids)]
         for message, end in zip(messages, message_ends, strict=True):
             start = 0 if message is messages[0] else message.start
             if message.kind in ("call", "result"):
                 # Clearing a call or result removes its text, and leaves what is around that.
                 kinds[start:end] = MARK
-                start, end = message.text, end - self._closed(ids[message.text : end])
+                start = message.text
+                end = end - self._closed(ids[message.text : end])
             if message.kind:
                 kinds[start:end] = KINDS.index(message.kind)
             if message.kind == "call":
@@ -395,7 +397,8 @@ class WrittenPassage:
     def own_characters(self, low: int, high: int) -> tuple[int, int]:
         """Return the characters (start, end) of the passage's text for those of what is encoded."""
         assert self.places is not None
-        first, end = max(low - self.space, 0), high - self.space
+        first = max(low - self.space, 0)
+        end = high - self.space
         return (self.places[first], self.places[end - 1] + 1) if first < end else (0, 0)
 
 
@@ -465,7 +468,8 @@ class TemplateTokens(Tokens):
             self._tools.update(zip(new, prompts, strict=True))
 
     def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
-        passages, tools = model_text(transcript, as_json=True), _tools(transcript)
+        passages = model_text(transcript, as_json=True)
+        tools = _tools(transcript)
         self.prepare([transcript])
         text = self._tools[tools] if tools else None
         if text:
@@ -516,12 +520,14 @@ class TemplateTokens(Tokens):
             follows = "user", *follows  # templates may refuse a conversation without a user
         # 1. What the template writes around all these messages.
         read, texts = self.chat.render([*roles, *follows])
-        passages_written, closed = list[WrittenPassage](), 0
+        passages_written = list[WrittenPassage]()
+        closed = 0
         for number, reading in enumerate(read[: len(read) - len(follows)]):
             # 2. Share each text between two messages: its start closes the message before it, as
             #    `closed` tokens of the text before did, and the rest is the mark of the next. All
             #    that follows the last message closes it.
-            text_before, following = texts[number], self._ids(texts[number + 1])
+            text_before = texts[number]
+            following = self._ids(texts[number + 1])
             closing = self.closings[reading.role]
             end = len(following) if number + 1 == len(read) else len(closing)
             close = following[:end] if following[: len(closing)] == closing else ()
@@ -533,7 +539,8 @@ class TemplateTokens(Tokens):
                 mark = self._ids(text_before.removesuffix(space))[closed:]
                 if passage.call:
                     mark += self.written[CALL_TAGS[0]]
-                text, places = passage.text, None
+                text = passage.text
+                places = None
                 if not listed or passages_written:
                     text, places = reading.content(passage.text)
                 row = WrittenPassage(passage, mark, space + text, close, places, len(space))
@@ -685,7 +692,8 @@ def _template_tokens(tokenizer: Any, chat: ChatTexts) -> TemplateTokens:
 
     # 3. The marks.
     turns = ["user", "assistant", "user"]
-    user, start = mark(turns, 2), mark(turns, 0)
+    user = mark(turns, 2)
+    start = mark(turns, 0)
     call = mark(turns, 1) + encoded_texts[CALL_TAGS[0]]
     # The model's own prompt: what is before a first message of the user and not before a later one.
     size = len(start) - len(user) if user and start[-len(user) :] == user else 0
@@ -729,7 +737,8 @@ def _encoded(tokenizer: Any, text: str) -> tuple[int, ...]:
 def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
     """Return the chat template of a model, "" for none, and the special tokens that it may name."""
     if not isinstance(stored, Path):
-        template, settings = stored.fields.get("tokenizer.chat_template"), stored.special_tokens
+        template = stored.fields.get("tokenizer.chat_template")
+        settings = stored.special_tokens
     else:
         tokenizer_settings = read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
         template = tokenizer_settings.get("chat_template")

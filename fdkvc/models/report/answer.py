@@ -35,7 +35,8 @@ def restored_html(restored: Restoration, expected: str, *, by_full: bool) -> str
     rows = [['<th scope="row">nothing</th>', f"<td>{nothing}</td>"]]
     for attempt in restored.attempts:
         span = attempt.spans[0]
-        label, place = f"all {len(attempt.spans)}", ""
+        label = f"all {len(attempt.spans)}"
+        place = ""
         if len(attempt.spans) == 1:
             label = span.text
             place = (
@@ -73,7 +74,8 @@ def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
 
 def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> str:
     """Return a column for each cache, the full one first; unfinished answers are not graded."""
-    full, columns = answers[0], ""
+    full = answers[0]
+    columns = ""
     words: dict[str, list[str]] = {writer: text.split() for writer, text in full.passages}
     # A reference that failed is none: then no word is marked.
     compared = not full.note.startswith(LOOPED) and full.as_expected
@@ -125,7 +127,8 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
 
     That is the true text, or if `by_full` the full cache's, with which others agree or do not.
     """
-    full, titles = answers[0], ["the full cache", *(answer.title for answer in answers[1:])]
+    full = answers[0]
+    titles = ["the full cache", *(answer.title for answer in answers[1:])]
     text = "the full cache's answer" if by_full else "the true answer"
     fault = _fault(answers) if by_full else ""
     if fault:
@@ -161,11 +164,13 @@ def _calls(answer: CacheAnswer) -> bool:
 
 def _calls_sentence(answers: Sequence[CacheAnswer], titles: Sequence[str]) -> str:
     """Say with which caches the calls are as expected, in the words of `CacheAnswer.verdict`."""
-    method, by_full = answers[0].calls[0].expected_method, answers[0].by_full
+    method = answers[0].calls[0].expected_method
+    by_full = answers[0].by_full
     compared = [*zip(titles, answers, strict=True)][by_full:]
     if not compared:
         return f"{method}: the full cache makes the call, and there is no other cache"
-    parts, agreeing = [], [answer.as_expected for _, answer in compared]
+    parts = []
+    agreeing = [answer.as_expected for _, answer in compared]
     for as_expected in (True, False):
         group = [pair for pair in compared if pair[1].as_expected == as_expected]
         caches = listed([title for title, _ in group]) if len({*agreeing}) > 1 else "every cache"
@@ -184,9 +189,11 @@ def call_html(call: GradedCall) -> str:
         _chip(call.method, "" if call.method == call.expected_method else difference, call.by_full)
     ]
     for argument in call.arguments:
-        text, difference = f"{argument.slot} = {argument.written}", f"not {argument.expected}"
+        text = f"{argument.slot} = {argument.written}"
+        difference = f"not {argument.expected}"
         if argument.written is None:
-            text, difference = argument.slot, f"missing: {argument.expected}"
+            text = argument.slot
+            difference = f"missing: {argument.expected}"
         elif argument.expected is None:
             difference = "not expected"
         chips.append(_chip(text, "" if argument.as_expected else difference, call.by_full))
@@ -195,7 +202,8 @@ def call_html(call: GradedCall) -> str:
 
 def _chip(text: str, difference: str | None, by_full: bool = False) -> str:
     """Return what was written, and its difference; empty for none, None if there is nothing."""
-    short_text, full_text = escape(clipped(text, SHOWN_CHARACTERS)), escape(text)
+    short_text = escape(clipped(text, SHOWN_CHARACTERS))
+    full_text = escape(text)
     if difference == "":
         kind, sign = ("same", "=") if by_full else ("met", "✓")
         return f'<span class="{kind}" title="{full_text}">{sign} {short_text}</span>'

@@ -14,7 +14,8 @@ from fdkvc.runs.options import options_of
 def answers_report(run: AnswersRun) -> str:
     """Return the report on a model's answers."""
     scope = ["What policies keep of real dialogs, and what that costs."]
-    table, settings = run.summary, run.settings
+    table = run.summary
+    settings = run.settings
     body = (
         f"<p>The model {escape(run.model.name)} answers "
         f"{escape(count(int(table.n.max()), 'dialog'))} with "
@@ -25,7 +26,8 @@ def answers_report(run: AnswersRun) -> str:
         if key in set(table.metric):
             rows = table[table.metric == key]
             grid = pivot(rows, marked(rows, run.paired, run.places))
-            title, help = metric.heading(), escape(metric.help)
+            title = metric.heading()
+            help = escape(metric.help)
             body += f"<h3>{escape(title)}</h3><p>{help}</p>{grid.html(title)}"
     options: dict[str, Any] = {"dialogs": FILE, **options_of(settings)}
     commands = [command_line("answers", options | {"baseline": run.baseline}), REPORT]

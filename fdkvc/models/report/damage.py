@@ -34,9 +34,11 @@ LEGEND = (
 
 def damage_sentences(damage: Damage, title: str) -> list[str]:
     """Say how large the damage is, where it is, and whether restoring entries undoes it."""
-    words, kl = damage.text.words, damage.of_words
+    words = damage.text.words
+    kl = damage.of_words
     # Without the first token, which nothing predicts.
-    mean, lost = float(damage.kl[1:].mean()), float((damage.nats - damage.full_nats)[1:].mean())
+    mean = float(damage.kl[1:].mean())
+    lost = float((damage.nats - damage.full_nats)[1:].mean())
     sentences = [
         f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats per "
         f"token, and the text itself loses {decimal(lost)} nats per token."
@@ -72,7 +74,8 @@ def damage_html(damage: Damage, title: str) -> str:
 
 
 def _word_html(damage: Damage, index: int, hurt: HurtWord | None) -> str:
-    word, kl = damage.text.words[index], float(damage.of_words[index])
+    word = damage.text.words[index]
+    kl = float(damage.of_words[index])
     text = escape(word.text)
     if word.text == LINE_BREAK or (word.end - word.first == 1 and word.text[0] == "<"):  # a mark
         text = f"<small>{text}</small>"
@@ -92,7 +95,8 @@ def _why_html(damage: Damage, hurt: HurtWord) -> str:
     kl = f"KL <b>{decimal(damage.of_words[hurt.word], 2)} nats</b>"
     if not hurt.causes:
         return f"{kl}. The full cache attends to nothing there that this policy has evicted."
-    words, parts = damage.text.words, damage.text.parts
+    words = damage.text.words
+    parts = damage.text.parts
     causes = sorted(hurt.causes, key=lambda cause: not damage.text.is_readable(cause.word))
     rows = "".join(
         f'<tr><th scope="row">{escape(words[cause.word].text)}</th>'
@@ -139,7 +143,8 @@ MOST_ATTENDED = 8
 
 def attended_columns(recorded: RecordedDamage) -> dict[str, list[str]]:
     """Return the entries that get most attention as columns; not those of the last tenth."""
-    mean, parts = recorded.received.mean(axis=0), recorded.text.parts
+    mean = recorded.received.mean(axis=0)
+    parts = recorded.text.parts
     early = mean[: len(mean) * 9 // 10]  # each has many later tokens
     tokens = np.argsort(-early, kind="stable")[:MOST_ATTENDED].tolist()
     word_of = dict[int, Word]()

@@ -305,7 +305,8 @@ def _register(model: Any, attention: Attention) -> None:
 
 def _with_checked_text(model: Any) -> Any:
     """Return the method that prepares the inputs of ``generate``, which first asks a cache."""
-    prepare, argument = type(model).prepare_inputs_for_generation, cache_name(model)
+    prepare = type(model).prepare_inputs_for_generation
+    argument = cache_name(model)
 
     @wraps(prepare)
     def checked(

@@ -417,7 +417,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                     "instead of inputs_embeds"
                 )
             ids = EarlyCopy(inputs.ids)
-        mask, positions = inputs.mask, inputs.positions
+        mask = inputs.mask
+        positions = inputs.positions
         if mask is not None and n > 1:
             # The last token sees all others of its text, so what it does not see is padding.
             last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
@@ -470,7 +471,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         """
         if not self.texts:
             return np.empty((len(self.decided), 0, 0), np.intp)
-        shape, tokens = (len(self.decided), self.layers[self.decided[0]].kv_heads, self._new), []
+        shape = (len(self.decided), self.layers[self.decided[0]].kv_heads, self._new)
+        tokens = []
         for states in self._states or ((),) * self.texts:
             first = states[0].count if states else 0
             turn = np.broadcast_to(np.arange(first, first + self._new), shape)
@@ -541,7 +543,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             layer.real = real
         features = self._with_text(real)
         # 2. Decide for each text.
-        states, kept_by_text = [], []
+        states = []
+        kept_by_text = []
         for text in range(self.texts):
             new = self._new if real is None else int(real[text].sum())
             of_text, choices = self._evict(layers, text, new, features[text])
@@ -591,7 +594,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         heads = self.attention.heads
         vectors = [LayerVectors(layer, text, heads, range(heads)) for layer in layers]
         # One state is of all layers, several are of a layer each; see `_begin`.
-        states, choices = [], []
+        states = []
+        choices = []
         size = len(layers) // len(self._states[text])
         for number, state_before in enumerate(self._states[text]):
             group = vectors[number * size : (number + 1) * size]

@@ -66,7 +66,9 @@ def measure_cost(
         cases += [(policy, budget) for policy in policies]
     reads = sum(map(len, turns))
     writes = min(WRITTEN, model.decoder.shape.positions - reads)
-    peaks, rounds, began = np.zeros(len(cases), int), list[NDArray[np.float64]](), perf_counter()
+    peaks = np.zeros(len(cases), int)
+    rounds = list[NDArray[np.float64]]()
+    began = perf_counter()
     while len(rounds) < REPEATS and (not rounds or perf_counter() - began < ENOUGH):
         timed = np.zeros((len(cases), 2))
         for index, case in enumerate(cases):
@@ -110,7 +112,8 @@ def read_and_write(
     second. Returns the cache's peak bytes, and the seconds of reading and of writing, evictions
     included.
     """
-    peak, turn_ends = 0, isinstance(cache, PolicyCache)
+    peak = 0
+    turn_ends = isinstance(cache, PolicyCache)
 
     def take(ids: Any, *, end: bool) -> Any:
         """Let the model read tokens (1, n); return the likeliest next one (1, 1)."""

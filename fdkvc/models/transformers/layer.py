@@ -128,13 +128,15 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         `query` has shape (B, H, n, h), and the library's `mask` (B, 1, n, S) or, of flash
         attention, (B, S). `heads` is H if heads may hold different entries, else 1.
         """
-        empty, turn = self.empty, self.turn
+        empty = self.empty
+        turn = self.turn
         if empty is None:
             # The library's mask has a column for each token seen, as long as all are here: neither
             # the policy nor the end of a turn, for padding, has removed any.
             if mask is None or self.seen == self.held + turn:
                 return mask
-            empty, heads = query.new_zeros(len(query), 1, self.held, dtype=torch.bool), 1
+            empty = query.new_zeros(len(query), 1, self.held, dtype=torch.bool)
+            heads = 1
         empty = empty[:, :1] if heads == 1 else empty.repeat_interleave(heads // empty.shape[1], 1)
         if flash:
             new = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
@@ -186,11 +188,13 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         return self._stored(name, text, region)
 
     def _stored(self, name: str, text: int, region: Where) -> Any:
-        vectors, columns = self._all(name)[text], self._columns(text)
+        vectors = self._all(name)[text]
+        columns = self._columns(text)
         entries = len(columns) - self._new(text)  # in slots and second tier
         if name not in self._carried:  # of the turn's tokens alone
             columns = columns[entries:] - self.held - self._tier
-            dropped, entries = self.turn - vectors.shape[1], 0
+            dropped = self.turn - vectors.shape[1]
+            entries = 0
             if dropped:  # of the first pass, see `keep_last_queries`
                 stored = self.turn_vectors[name][0].shape[2]
                 later = columns[columns >= stored + dropped] - dropped
@@ -223,7 +227,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
     def keep(self, choices: Sequence[Kept]) -> None:
         """Keep entries of each text, which become its slots and second tier; the turn is over."""
-        slots, tier = max(size for _, size in choices), choices[0].places.shape[1] - choices[0].size
+        slots = max(size for _, size in choices)
+        tier = choices[0].places.shape[1] - choices[0].size
         # 1. Where the entries of each text are in `_all` (B, K, S + R), and which slots are empty.
         #    An empty one gets a copy of some entry, which `mask` hides.
         index = np.zeros((len(choices), self.kv_heads, slots + tier), np.intp)
@@ -258,7 +263,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         stored = getattr(self, name)
         if not self._tier:
             return stored
-        slots, turn = stored[:, :, : self.held], stored[:, :, self.held :]
+        slots = stored[:, :, : self.held]
+        turn = stored[:, :, self.held :]
         return torch.cat([slots, self._beside[name], turn], dim=2)
 
     def _new(self, text: int) -> int:

@@ -88,7 +88,8 @@ class LiveDecoder:
     ) -> list[Floats]:
         """Read the next tokens of texts; return their logits (n, V), where n differs by text."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
-        lengths, sizes = [text.cache.fork() for text in caches], [*map(len, ids)]
+        lengths = [text.cache.fork() for text in caches]
+        sizes = [*map(len, ids)]
         for text in caches:
             text.cache.leads = text.leads
         try:
@@ -181,9 +182,11 @@ def _read_at_once(caches: Sequence[LiveTextCache], next_ids: Sequence[int]) -> I
         text.cache.get_mask_sizes(tokens, text.cache.decided[0])[0]
         for text, tokens in zip(caches, next_ids, strict=True)
     ]
-    max_tokens, padded = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1, PADDED
+    max_tokens = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1
+    padded = PADDED
     if caches[0].decoder.model.device.type == "cuda":
-        max_tokens, padded = max_tokens * ON_A_GPU, math.inf
+        max_tokens = max_tokens * ON_A_GPU
+        padded = math.inf
     rows: list[int] = []
     for row in np.lexsort((attended, next_ids))[::-1].tolist():  # the longest first
         together = [*rows, row]

@@ -120,7 +120,8 @@ class TensorTokens(HeadTokens):
             mean = normalize(turn.mean(dim=0, keepdim=True, dtype=torch.float32))
             return _largest_cosines(states, mean), _largest_cosines(turn, mean)
 
-        layer, rows = self.vectors[0].layer, dict[Product, Any]()
+        layer = self.vectors[0].layer
+        rows = dict[Product, Any]()
         if layer.query_sum is not None:
             logits = [_products(layer, layer.mean_query) for layer in self.vectors]
             rows["logits"] = pad(torch.cat(logits), (0, 1), value=-np.inf)

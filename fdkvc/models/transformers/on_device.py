@@ -68,7 +68,8 @@ class OnDevice(NDArrayOperatorsMixin):
         return np.asarray(array, dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *arguments: Any, **named: Any) -> Any:
-        outputs, on_device = named.pop("out", None), None
+        outputs = named.pop("out", None)
+        on_device = None
         if method == "__call__":
             on_device = FUNCTIONS.get(ufunc, getattr(torch, ufunc.__name__, None))
         result = self._apply(getattr(ufunc, method), on_device, arguments, named)
@@ -106,7 +107,8 @@ class OnDevice(NDArrayOperatorsMixin):
         return OnDevice(self.tensor[self._own(index)])  # a view where NumPy's is one
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        index, value = self._own(index), self._own(value)
+        index = self._own(index)
+        value = self._own(value)
         if isinstance(index, torch.Tensor) and index.dtype == torch.bool and np.isscalar(value):
             self.tensor.masked_fill_(index, value)  # otherwise the host would wait for the mask
         else:

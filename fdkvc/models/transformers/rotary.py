@@ -144,7 +144,8 @@ def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
     1 for a rotation that does not fit the keys at all.
     """
     with suppress(RuntimeError, TypeError, ValueError), torch.no_grad():
-        flat, turned = keys.flatten(0, 1), turned.flatten(0, 1)
+        flat = keys.flatten(0, 1)
+        turned = turned.flatten(0, 1)
         positions = torch.full(flat.shape[:2], APART, device=keys.device)
         forth = (rotation(flat, positions) - turned).abs().max()
         inverse = (rotation(turned, positions, back=True) - flat).abs().max()

@@ -79,7 +79,8 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
             for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
         ]
         # 2. What each token may see: the places of its text (B, 1, S) up to its own (B, n, 1).
-        queries, longest = inputs.queries, max(sizes)
+        queries = inputs.queries
+        longest = max(sizes)
         heads = max(1 if mask is None else mask.shape[1] for mask in empty)
         size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
         place = torch.arange(longest, device=queries.device) - (longest - size)
