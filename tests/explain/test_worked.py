@@ -87,12 +87,12 @@ RUNS = (
     Worked("three topics", "h2o", 5, (), (3,)),
     # Membership, queries counted, sinks that need no protection, attention as it was.
     *(
-        Worked("three topics", name, 5, (), (turn,))
-        for name, turn in (
-            ("fastgen recovery=1.0", 3),
-            ("h2o-mean", 3),
-            ("sink sinks=2", 0),
-            ("fd-kvc beta=0.0", 3),
+        Worked("three topics", name, 5, (), turns)
+        for name, turns in (
+            ("fastgen recovery=1.0", (3,)),
+            ("h2o-mean", (3,)),
+            ("sink sinks=3", (0, 2)),
+            ("fd-kvc beta=0.0", (3,)),
         )
     ),
     # 9/20 against 27/20: protection leaves one place for both, or none.

@@ -12,7 +12,7 @@ from fdkvc.engine.metrics import METRICS, cache_bytes
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule
 from fdkvc.explain.decisions import explain
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import policy_named
 from tests.worlds import EAST, NORTH, kept_tokens, pointing, random_dialog
 
 
@@ -69,9 +69,3 @@ def test_what_a_call_needs_is_looked_up_by_its_own_turn() -> None:
     kept = set(kept_tokens(few.trace, 0, turn))
     met = any(set(mention) <= kept for mention in recording.evidence[0][1])
     assert (few.lost[0][0] < 0) == met
-
-
-@pytest.mark.parametrize("name", ["blocks(retrieval)", "window(retrieval)", "recall(retrieval)"])
-def test_nothing_stands_around_it(name: str) -> None:
-    with pytest.raises(ValueError, match=r"retrieval (stores everything|has a second tier)"):
-        read_policy(name)

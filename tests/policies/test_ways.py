@@ -407,23 +407,6 @@ def test_reading_again_decides_as_before() -> None:
         assert not inner.reads_again
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("reread(h2o)", "h2o looks at attention, but reread needs one that decides by text"),
-        ("reread(random)", "random looks at chance, but reread needs one that decides by text"),
-        ("reread(pyramid(fifo))", "does not decide for the whole model"),
-        ("sinks(reread(fifo))", "reread must be the outermost wrapper"),
-        ("blocks(messages(fifo))", "evicts whole pages already"),
-        ("messages(clear-results)", "evicts whole pages already"),
-        ("ada-heads(messages(h2o))", "allocates whole pages"),
-    ],
-)
-def test_what_cannot_be_combined_is_refused(name: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        read_policy(name)
-
-
 def test_names_of_users_and_of_earlier_versions() -> None:
     titles = {
         "messages(fifo)": "Drop oldest messages, keys kept",
