@@ -150,11 +150,11 @@ def test_a_line_comes_every_ten_seconds_from_the_start_of_reading(
     monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
     def slow(*arguments: Any) -> Any:
-        time.sleep(1)
+        time.sleep(0.5)
         return read_dialogs(*arguments)
 
     monkeypatch.setattr(sources, "read_dialogs", slow)
-    monkeypatch.setattr(console_module, "SECONDS_PER_LINE", 0.2)
+    monkeypatch.setattr(console_module, "SECONDS_PER_LINE", 0.1)
     assert run("dialogs", "--policies", "fifo", "--budgets", "32", "--workers", "1") == 0
 
     reading = [line for line in capsys.readouterr().err.splitlines() if "Reading" in line]

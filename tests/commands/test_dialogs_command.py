@@ -216,12 +216,11 @@ FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--bas
 @pytest.mark.parametrize(
     "options",
     [
-        ("--seed", "5", "--calls", "--dialogs", "own.json"),
+        ("--seed", "5", "--calls", "--dialogs", "own.json", "--metrics", "retention"),
         ("--tools", "--dialogs", str(EXAMPLES / "errands.json")),
         ("--plan", "4x2x64x8", "--pin", "--seed", "2"),
-        ("--metrics", "retention"),
     ],
-    ids=["file", "tools", "plan", "metrics"],
+    ids=["file", "tools", "plan"],
 )
 def test_repeat_gives_the_numbers_of_dialogs_again(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED

@@ -21,7 +21,7 @@ from fdkvc.runs import workers
 from fdkvc.runs.jobs import Progress, run_jobs
 
 ROOT = Path(__file__).parents[2]
-BENCHMARK = Benchmark(dialogs=30, seed=2)
+BENCHMARK = Benchmark(dialogs=12, seed=2)
 
 
 def processes() -> set[int]:
