@@ -58,6 +58,7 @@ def show_claims(page: str, study: Study) -> None:
     st.markdown(Markdown("\n").join(lines))
     results = claim_results(study)
     counts = counted(results)
+    st.session_state.setdefault(f"{page}/Claims/shown", FAILING_FIRST[0])
     verdict = choose_verdict(page, "Claims", counts)
     marks = {name_of(key): MARKS[key] for key, number in counts.items() if number}
     legend = " · ".join(f"{sign} {name}: {meaning}" for name, (sign, meaning) in marks.items())
