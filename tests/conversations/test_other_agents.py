@@ -83,6 +83,12 @@ def test_a_second_summary_of_copilot_replaces_the_first() -> None:
     assert "Mend /srv/port.py, ticket QX-771." in stayed
 
 
+def test_a_system_prompt_of_copilot_that_changed_replaces_the_one_before() -> None:
+    same, changed = (event("system.message", content=text) for text in ("You help.", "You do."))
+    (session,) = read_sessions(lines(*COPILOT[:6], same, changed), "events.jsonl")
+    assert [text for text in texts(session) if text.startswith("You ")] == ["You do."]
+
+
 def test_a_compaction_of_copilot_that_failed_is_none() -> None:
     failed = event("session.compaction_complete", success=False, error="Nothing to compact")
     (session,) = read_sessions(lines(*COPILOT[:6], failed), "events.jsonl")
@@ -230,6 +236,18 @@ def test_a_context_of_gemini_cli_that_only_grew_is_no_compaction() -> None:
     (session,) = read_sessions(lines(*GEMINI_CLI, {"$set": {"messages": rows}}), "session.jsonl")
     assert not session.compactions
     assert texts(session)[-2:] == ["Go on.", "And?"]
+
+
+def test_a_session_of_gemini_cli_that_goes_on_without_a_summary_is_not_compacted() -> None:
+    began = gemini("0", "user", [{"text": "<session_context> Tuesday"}])
+    now = gemini("5", "user", [{"text": "<session_context> Wednesday"}])
+    answered = gemini("2_response", "user", [RESPONSE])
+    rows = [now, GEMINI_CLI[1], GEMINI_CLI[5], answered]
+    content = lines(HEADER, began, *GEMINI_CLI[1:], {"$set": {"messages": rows}}, GEMINI_CLI[-1])
+    (session,) = read_sessions(content, "session.jsonl")
+    assert not session.compactions
+    assert "<session_context> Tuesday" not in texts(session)
+    assert "<session_context> Wednesday" in texts(session)
 
 
 def test_what_a_person_took_back_in_gemini_cli_leaves() -> None:

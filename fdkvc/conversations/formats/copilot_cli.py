@@ -48,9 +48,7 @@ class _Reader:
             case {"type": "tool.execution_complete", "toolCallId": str()}:
                 thread.say(_result(data), place, self.unread)
             case {"type": "system.message", "content": str(text)}:
-                message = {"role": "system", "content": text, "tool_calls": []}
-                if message not in [thread.messages[index][0] for index in thread.context]:
-                    thread.add(message, place)
+                self._prompt(thread, text, place)
             case {"type": "skill.invoked" | "system.notification", "content": str(text)}:
                 thread.attach(text, place)
             case {"type": "session.compaction_start"}:
@@ -69,6 +67,16 @@ class _Reader:
 
     def end(self) -> list[Thread]:
         return [*self.threads.values()]
+
+    def _prompt(self, thread: Thread, text: str, place: str) -> None:
+        """Add a system prompt in place of the one before, which may be written again."""
+        message = {"role": "system", "content": text, "tool_calls": []}
+        prompts = [
+            index for index in thread.context if thread.messages[index][0]["role"] == "system"
+        ]
+        if not any(thread.messages[index][0] == message for index in prompts):
+            thread.context[:] = [index for index in thread.context if index not in prompts]
+            thread.add(message, place)
 
     def _compact(self, thread: Thread, start: int, data: Mapping[str, Any], place: str) -> None:
         said = {

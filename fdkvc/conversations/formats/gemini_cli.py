@@ -1,7 +1,8 @@
 """Sessions of Gemini CLI: JSON Lines, a message on each; one that is written again has more calls.
 
 ``$set`` with ``messages`` is what the model has in context from then on: if some of those so far
-are not among them, the new ones are the summary. Sessions that are one object have no compactions.
+are not among them, the new ones are the summary, and without one nothing was compacted. Sessions
+that are one object have no compactions.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,9 @@ from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_an
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.core.unread import Unread
+
+SESSION_CONTEXT = "<session_context>"
+"""What a message has that the agent writes when a session begins or goes on."""
 
 CALL = ("id", "name", "args")
 """Fields of a call that are read."""
@@ -74,16 +78,22 @@ class _Reader:
             self.results |= {key} if key else set()
 
     def _replace(self, rows: list[Mapping[str, Any]], place: str) -> None:
-        """Read what the model has in context from now on."""
+        """Read what the model has in context from now on; without a summary, it only went back."""
         stays = {index for row in rows for index in self.numbers.get(str(row.get("id")), ())}
-        new = [row for row in rows if str(row.get("id")) not in self.numbers]
-        if not {*self.thread.context} - stays:
-            for row in new:
-                self._say(str(row.get("id")), row, place)
-            return
-        summary = [(str(row.get("id")), turn) for row in new for turn in self._turns(row, place)]
-        self.thread.compact(place, [turn for _, turn in summary], stays)
-        for number, (key, _) in enumerate(summary, start=len(self.thread.messages) - len(summary)):
+        gone = {*self.thread.context} - stays
+        new = [
+            (str(row.get("id")), turn)
+            for row in rows
+            if str(row.get("id")) not in self.numbers
+            for turn in self._turns(row, place)
+        ]
+        if gone and any(SESSION_CONTEXT not in str(turn["content"]) for _, turn in new):
+            self.thread.compact(place, [turn for _, turn in new], stays)
+        else:
+            self.thread.leave(gone, self.unread)
+            for _, turn in new:
+                self.thread.add(turn, place)
+        for number, (key, _) in enumerate(new, start=len(self.thread.messages) - len(new)):
             self.numbers.setdefault(key, []).append(number)
 
 
