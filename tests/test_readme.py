@@ -36,13 +36,7 @@ DOCUMENTS = (
     ROOT / "fdkvc" / "README.md",
     *(
         ROOT / "fdkvc" / package / "README.md"
-        for package in (
-            "commands",
-            "conversations",
-            "models",
-            "models/numpy",
-            "policies",
-        )
+        for package in ("commands", "conversations", "models", "models/numpy", "policies")
     ),
     *sorted((ROOT / "fdkvc").glob("*/reference.md")),
     ROOT / "fdkvc" / "conversations" / "formats.md",
@@ -233,19 +227,8 @@ def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Pa
         .replace(last_import, f"{last_import}from fdkvc.policies.nearest import Nearest\n")
     )
 
-    said = run(
-        [
-            "-m",
-            "pytest",
-            "-n0",
-            "-k",
-            "nearest",
-            "tests/test_nearest.py",
-            "tests/policies/test_contract.py",
-        ],
-        folder=tmp_path,
-        project=tmp_path,
-    )
+    command = "-m pytest -n0 -k nearest tests/test_nearest.py tests/policies/test_contract.py"
+    said = run(command.split(), folder=tmp_path, project=tmp_path)
 
     passed = re.search(r"^(\d+) passed", said, re.MULTILINE)
     assert passed

@@ -51,13 +51,6 @@ def answered(context: Chat) -> Chat:
     return chat
 
 
-def test_a_fork_of_a_talk_leaves_it_as_it_was(context: Chat, answered: Chat) -> None:
-    for name, cache in context.caches.items():
-        assert cache.count < answered.caches[name].count
-        assert len(context.passages[name]) == len(SAID) < len(answered.passages[name])
-        assert cache.count == cache.ends[-1] == context.passages[name][-1][2]
-
-
 def test_the_words_of_a_text_know_their_tokens(context: Chat, model: LanguageModel) -> None:
     cache, passages = context.caches["full"], context.passages["full"]
     words = words_of(model.tokens, cache.ids, passages)

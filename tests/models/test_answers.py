@@ -402,9 +402,8 @@ def run(*arguments: str | int | Path) -> int:
     return main([str(argument) for argument in arguments])
 
 
-def test_the_command_writes_what_its_help_and_document_say(
-    folder: Path, tmp_path: Path, capsys: CAPTURED
-) -> None:
+def write_bookings(folder: Path, names: Sequence[str]) -> Path:
+    """Write conversations in which a call has values of earlier turns; return their file."""
     call = {"function": {"name": "book", "arguments": {"place": "Trieste", "day": "Friday"}}}
     messages = [
         {"role": "user", "content": "to Trieste, please"},
@@ -412,11 +411,18 @@ def test_the_command_writes_what_its_help_and_document_say(
         {"role": "user", "content": "Friday"},
         {"role": "assistant", "content": "done", "tool_calls": [call]},
     ]
-    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
-    (tmp_path / "chat.json").write_text(json.dumps(conversations))
+    (file := folder / "chat.json").write_text(
+        json.dumps([{"id": name, "messages": messages} for name in names])
+    )
+    return file
+
+
+def test_the_command_writes_what_its_help_and_document_say(
+    folder: Path, tmp_path: Path, capsys: CAPTURED
+) -> None:
     few = ("--policies", "fifo", "h2o", "sink", "reread(fifo)", "--budgets", "8", "--write-calls")
     out = tmp_path / "out"
-    files = ("--model", folder, "--dialogs", tmp_path / "chat.json", "--out", out)
+    files = ("--model", folder, "--dialogs", write_bookings(tmp_path, ("one", "two")), "--out", out)
     assert run("answers", *files, *few) == 0
 
     said, beside = capsys.readouterr()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import subprocess
@@ -20,6 +19,7 @@ from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.text_cache import read
+from tests.models.test_answers import write_bookings
 
 pytestmark = pytest.mark.smollm2
 
@@ -141,19 +141,9 @@ def test_live_reads_it_through_transformers(model: LanguageModel, path: Path) ->
 @pytest.mark.long
 def test_answers_measure_it(model: LanguageModel, tmp_path: Path) -> None:
     """Its values are graded by reading alone, and it predicts what it reads."""
-    messages = [
-        {"role": "user", "content": "A table for two at Harbour Inn in Koper on Friday, please."},
-        {
-            "role": "assistant",
-            "content": "It is booked.",
-            "tool_calls": [
-                {"function": {"name": "book_table", "arguments": {"city": "Koper", "seats": "two"}}}
-            ],
-        },
-    ]
-    (tmp_path / "chat.json").write_text(json.dumps([{"id": "one", "messages": messages}]))
+    chat = str(write_bookings(tmp_path, ("one",)))
     out = tmp_path / "out"
-    options = ["--dialogs", str(tmp_path / "chat.json"), "--policies", "fifo", "--budgets", "16"]
+    options = ["--dialogs", chat, "--policies", "fifo", "--budgets", "16"]
     assert main(["answers", "--model", "smollm2", *options, "--out", str(out)]) == 0
     measured = pd.read_csv(out / "answers.csv").set_index(["policy", "metric"]).value
     assert measured["full", "nats"] < measured["fifo", "nats"]

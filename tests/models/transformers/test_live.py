@@ -44,7 +44,7 @@ from tests.language_models import write_model
 from tests.library import CACHE, CAPPED, NO_OLD_NAME, SHAPES, WINDOW, Numbers, made, text
 from tests.models.conformance.masked import seen_by_turns
 from tests.models.conformance.transformers_adapter import TransformersModel
-from tests.models.test_answers import shortened
+from tests.models.test_answers import shortened, write_bookings
 from tests.refusals import assert_one_sentence
 from tests.verdict.test_parts_of_files import FILES, without
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
@@ -481,16 +481,9 @@ def run(*arguments: str | int | Path) -> int:
 def test_the_command_writes_what_its_document_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    call = {"function": {"name": "book", "arguments": {"place": "Trieste"}}}
-    messages = [
-        {"role": "user", "content": "to Trieste, please"},
-        {"role": "assistant", "content": "done", "tool_calls": [call]},
-    ]
-    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
-    (tmp_path / "chat.json").write_text(json.dumps(conversations))
     folder, out = write_model(tmp_path / "a model"), tmp_path / "out"
     few = ("--policies", "fifo", "h2o", "reread(fifo)", "--budgets", "8")
-    files = ("--model", folder, "--dialogs", tmp_path / "chat.json", *few)
+    files = ("--model", folder, "--dialogs", write_bookings(tmp_path, ("one", "two")), *few)
     how = ("--positions", "slots")
     assert run("live", *files, *how, "--out", out) == 0
 
@@ -523,9 +516,8 @@ def test_answers_stay_where_memory_is_not_enough_to_time_their_caches(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     monkeypatch.setattr("fdkvc.models.transformers.cost.read_and_write", fail)
-    messages = [{"role": "user", "content": "to Trieste"}, {"role": "assistant", "content": "yes"}]
-    (tmp_path / "chat.json").write_text(json.dumps([{"id": "one", "messages": messages}]))
-    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
+    chat = write_bookings(tmp_path, ("one",))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", chat)
     out = tmp_path / "out"
     assert run("live", *files, "--policies", "fifo", "--budgets", 8, "--out", out) == 0
     (line,) = [row for row in capsys.readouterr().err.splitlines() if "not measured" in row]
@@ -537,10 +529,8 @@ def test_answers_stay_where_memory_is_not_enough_to_time_their_caches(
 def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    messages = [{"role": "user", "content": "to Trieste"}, {"role": "user", "content": "at noon"}]
-    conversations = [{"id": name, "messages": messages} for name in ("one", "two")]
-    (tmp_path / "chat.json").write_text(json.dumps(conversations))
-    files = ("--model", write_model(tmp_path / "model"), "--dialogs", tmp_path / "chat.json")
+    chat = write_bookings(tmp_path, ("one", "two"))
+    files = ("--model", write_model(tmp_path / "model"), "--dialogs", chat)
     took = LiveDecoder.read
 
     def read(*given: Any, **named: Any) -> Any:
@@ -570,24 +560,14 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
     assert [*dict.fromkeys(progress)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded"),
-        # What no cache can do is said before a model is looked for.
-        (
-            ["--model", "nowhere", "--policies", "fifo", "retrieval"],
-            "Retrieval stores everything and chooses",
-        ),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    tmp_path: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+def test_what_no_cache_can_do_is_said_before_a_model_is_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("live", "--model", BUNDLED, "--out", tmp_path, *options) == 2
+    files = ("--model", "nowhere", "--out", tmp_path)
+    assert run("live", *files, "--policies", "fifo", "retrieval") == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith(f"fdkvc: {sentence}")
+    assert said.err.startswith("fdkvc: Retrieval stores everything and chooses")
     assert said.err.count("\n") == 1
 
 

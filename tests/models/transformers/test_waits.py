@@ -91,14 +91,10 @@ class Waits:
 @pytest.mark.parametrize(
     ("use", "waits"),
     [
-        (lambda x: x.cpu().numpy(), 1),
         (lambda x: x.to("cpu"), 1),
         (lambda x: x.to("cpu", non_blocking=False), 0),
-        (lambda x: x.to(torch.float64), 0),
         (lambda x: x.tolist(), 1),
-        (lambda x: float(x[0]), 1),
         (lambda x: x[x > 1], 1),
-        (lambda x: x.nonzero(), 1),
         (lambda x: (x > 1).any() and 1, 1),
         (lambda x: x.repeat_interleave(torch.tensor([1, 2])), 1),
         (lambda x: x.repeat_interleave(2), 0),
