@@ -228,36 +228,36 @@ class Sizing:
         self.values = 0.0
         """How many the model gets right with the full cache."""
 
-    def read(self, asked: dict[str, int], rounds: int, **execution: Unpack[Execution]) -> None:
+    def read(self, next_tries: dict[str, int], rounds: int, **execution: Unpack[Execution]) -> None:
         """Read the ways at some sizes, then at those that tell their smallest ones.
 
         Once it is cancelled, a round that was under way is left out.
         """
         report, cancelled = execution.pop("on_progress", None), execution.get("cancelled")
-        self.sizes = tuple(sorted({*self.sizes, *asked.values()}))
-        self.shares, began = {policy: {} for policy in asked}, perf_counter()
+        self.sizes = tuple(sorted({*self.sizes, *next_tries.values()}))
+        self.shares, began = {policy: {} for policy in next_tries}, perf_counter()
         for number in range(rounds):
             if report is not None:
                 execution["on_progress"] = partial(_report_round, report, number, rounds, began)
-            run = _sized(asked, self.ratio)
+            run = _sized(next_tries, self.ratio)
             table = run_answers(run, self.model, self.sample, **execution)
             if number and cancelled is not None and cancelled.is_set():
                 break
             check_loss(title_of(self.model), self.sample, table)
-            self._take(asked, table)
+            self._take(next_tries, table)
             if self.values < SIZING_VALUES:
                 break
             groups = {policy: [[ALL]] for policy in self.shares}
-            asked = next_sizes(self.shares, self.sizes, self.card.target, groups)
-            if not asked:
+            next_tries = next_sizes(self.shares, self.sizes, self.card.target, groups)
+            if not next_tries:
                 break
 
-    def _take(self, asked: Mapping[str, int], table: pd.DataFrame) -> None:
+    def _take(self, next_tries: Mapping[str, int], table: pd.DataFrame) -> None:
         full = table[(table.policy == FULL) & (table.metric == "values_right")]
         full = full.drop_duplicates("dialog")
         self.values = float((full.value * full["count"]).sum())
         readings = readings_of(table, self.tokens)
-        for policy, size in asked.items():
+        for policy, size in next_tries.items():
             wrong_values = 0
             if policy in readings:
                 self.readings.setdefault(policy, {})[size] = reading = readings[policy]
@@ -272,25 +272,25 @@ class Sizing:
 
         Without those whose size is not known yet, or from which nothing is evicted.
         """
-        found, target = dict[str, int | None](), self.card.target
+        sizes, target = dict[str, int | None](), self.card.target
         if self.values < SIZING_VALUES:
-            return found
+            return sizes
         for policy, shares in self.shares.items():
             means = {place: float(values[ALL]) for place, values in shares.items()}
-            enough = smallest_enough(means, target)
-            if enough is None:
+            place = smallest_enough(means, target)
+            if place is None:
                 if next_place(means, len(self.sizes), target) is None:
-                    found[policy] = None
-            elif self.sizes[enough] in self.readings.get(policy, {}):
-                found[policy] = self.sizes[enough]
-        return found
+                    sizes[policy] = None
+            elif self.sizes[place] in self.readings.get(policy, {}):
+                sizes[policy] = self.sizes[place]
+        return sizes
 
     @property
     def final_readings(self) -> dict[str, Reading]:
         """The reading of each way at the size found, or else at the first one that was read."""
-        found = self.found_sizes
+        sizes = self.found_sizes
         return {
-            policy: readings.get(found.get(policy) or 0, next(iter(readings.values())))
+            policy: readings.get(sizes.get(policy) or 0, next(iter(readings.values())))
             for policy, readings in self.readings.items()
         }
 
@@ -386,10 +386,10 @@ def _values_needed(sample: Sequence[Transcript]) -> int:
     return sum(demand.kind == "call" for dialog in sample for demand in dialog.demands)
 
 
-def _sized(asked: Mapping[str, int], ratio: float) -> Sized:
+def _sized(next_tries: Mapping[str, int], ratio: float) -> Sized:
     """Return the run of some policies, at so many times their sizes."""
-    sizes = tuple(max(1, round(ratio * size)) for size in asked.values())
-    return Sized(tuple(map(read_policy, asked)), tuple(sorted({*sizes})), sizes=sizes)
+    sizes = tuple(max(1, round(ratio * size)) for size in next_tries.values())
+    return Sized(tuple(map(read_policy, next_tries)), tuple(sorted({*sizes})), sizes=sizes)
 
 
 def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Reading]:

@@ -266,11 +266,11 @@ class ReplayRun(Run):
     def with_read(self, read: ModelRead, **execution: Unpack[Execution]) -> Self:
         """Return the run with what a model has read; sizes that it found are replayed by words."""
         tried = {*zip(self.table.policy, self.table.budget, strict=True)}
-        asked = {name: size for name, size in read.sizes.items() if size is not None}
-        asked = {name: size for name, size in asked.items() if (name, size) not in tried}
-        if not asked or not self.source.startswith(LEXICAL):
+        next_tries = {name: size for name, size in read.sizes.items() if size is not None}
+        next_tries = {name: size for name, size in next_tries.items() if (name, size) not in tried}
+        if not next_tries or not self.source.startswith(LEXICAL):
             return replace(self, read=read)
-        cases = cases_at(self.settings, asked)
+        cases = cases_at(self.settings, next_tries)
         tables = replay_arguments(cases, self.recordings, **execution)
         table, arguments = map(pd.concat, zip((self.table, self.arguments), tables, strict=True))
         settings = at_sizes(self.settings, (table, arguments))

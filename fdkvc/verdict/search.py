@@ -220,10 +220,10 @@ def search(
     execution["on_progress"] = progress
     while cancelled is None or not cancelled.is_set():
         groups = {name: halves if name in halved else halves[:1] for name in policies}
-        asked = next_sizes(tried, sizes, target, groups)
-        if not asked:
+        next_tries = next_sizes(tried, sizes, target, groups)
+        if not next_tries:
             break
-        ran = run_chunks(cases_at(settings, asked), jobs, **execution)
+        ran = run_chunks(cases_at(settings, next_tries), jobs, **execution)
         chunks += ran
         measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
         # Of the many metrics, the one needed.
@@ -253,18 +253,18 @@ def next_sizes(
     `tried` has the recalls of dialogs by policy and place of a size. What is next for the first
     group of a policy's dialogs comes first, then what is next for another.
     """
-    asked = dict[str, int]()
+    next_tries = dict[str, int]()
     for policy, recalls in tried.items():
         if not recalls:
-            asked[policy] = sizes[len(sizes) // 2]
+            next_tries[policy] = sizes[len(sizes) // 2]
             continue
         for dialogs in filter(None, groups[policy]):
             means = {place: values.loc[dialogs].mean() for place, values in recalls.items()}
             place = next_place(means, len(sizes), target)
             if place is not None:
-                asked[policy] = sizes[place]
+                next_tries[policy] = sizes[place]
                 break
-    return asked
+    return next_tries
 
 
 def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progress:
@@ -274,10 +274,13 @@ def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progr
     return Progress(work_done, total, title, perf_counter() - began)
 
 
-def cases_at(settings: Replay, asked: Mapping[str, int]) -> Cases:
+def cases_at(settings: Replay, next_tries: Mapping[str, int]) -> Cases:
     """Return a replay of each of these policies at its size."""
-    policies = tuple(map(read_policy, asked))
-    budgets, sizes = tuple(sorted({*asked.values()})), tuple((size,) for size in asked.values())
+    policies = tuple(map(read_policy, next_tries))
+    budgets, sizes = (
+        tuple(sorted({*next_tries.values()})),
+        tuple((size,) for size in next_tries.values()),
+    )
     return Cases(policies, budgets, settings.heads[:1], settings.metrics, sizes=sizes)
 
 

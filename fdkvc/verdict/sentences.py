@@ -218,7 +218,7 @@ def _beside_words(card: Card) -> list[str]:
     """Return whether words or the model gave the size, and what words gave."""
     best, words = card.best, card.by_words
     sized = best is not None and best.sized_by_model
-    parts = ["its size is by words"]
+    parts = ["its size is by words, and longer reading may find another"]
     if sized:
         parts = ["the model found this size, by these values, so others may keep less"]
     if words is None or words.size is None:
@@ -227,8 +227,8 @@ def _beside_words(card: Card) -> list[str]:
         name = way_words(words.policy)
         return [*parts, f"by words it would be “{name}” with {words.size:,} tokens"]
     if sized:
-        same = "words gave the same" if best.size == words.size else f"words gave {words.size:,}"
-        parts = [f"{parts[0]} ({same})"]
+        size_words = "the same" if best.size == words.size else f"{words.size:,}"
+        parts = [f"{parts[0]} (words gave {size_words})"]
     return parts
 
 
