@@ -219,6 +219,8 @@ def _beside_words(card: Card) -> list[str]:
     best, words = card.best, card.by_words
     sized = best is not None and best.sized_by_model
     parts = ["its size is by words, and longer reading may find another"]
+    if best is not None and best.guessed:
+        parts = ["longer reading may find another size"]
     if sized:
         parts = ["the model found this size, by these values, so others may keep less"]
     if words is None or words.size is None:
