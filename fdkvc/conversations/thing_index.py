@@ -165,7 +165,7 @@ class ThingIndex:
             if any(self._messages[place.message].turn.kind == "result" for place in places):
                 return False
         longer = sorted(self._longer.get(path, ()), key=len)
-        return all(map(longer[-1].endswith, longer))
+        return not longer or all(map(longer[-1].endswith, longer))
 
 
 def _paths_in(text: str, names: set[str]) -> Iterator[tuple[str, int, int]]:

@@ -115,7 +115,7 @@ class Step:
 
     def channel(self, channels: Sequence[str]) -> str | None:
         """Return the channel that a ``change`` changes: what it writes begins with its name."""
-        return next(filter(self.writes[0].startswith, channels), None)
+        return next((name for name in channels if self.writes[0].startswith(name)), None)
 
 
 QUANTITIES = {
