@@ -183,10 +183,9 @@ def certainty_sentence(card: Card) -> str:
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
         among += " that can be checked"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
-        lost = "" if best is None or best.reading is None else f": {reading_words(best.reading)}"
-        if best is not None and best.sized_by_model and best.reading and best.reading.values:
-            low, high = map(percent, best.reading.interval)
-            lost += f" ({low} to {high})"
+        lost = (
+            "" if best is None or best.reading is None else _lost_words(best.reading, card.target)
+        )
         parts.append(f"{read.model} has read {among}{lost}")
         if word == PARTLY:
             parts.append(f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it")
@@ -246,6 +245,18 @@ def promise_sentence(card: Card) -> str:
 def _sentence(parts: Iterable[str]) -> str:
     words = "; ".join(parts)
     return f"{words[0].upper()}{words[1:]}."
+
+
+def _lost_words(reading: Reading, target: float) -> str:
+    """Return what a model lost under the recommended way, and whether that is too much."""
+    words = f": {reading_words(reading)}"
+    if not reading.values:
+        return words
+    low, high = map(percent, reading.interval)
+    words += f" ({low} to {high})"
+    if reading.right < target * reading.values:
+        words += f", fewer than the {percent(target)} asked"
+    return words
 
 
 def reading_words(reading: Reading) -> str:

@@ -236,6 +236,7 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
     assert "SmolLM2 has read 4 of 6 conversations" in basis
     assert f"{right[names.index(best)]} of 20 values" in basis
     assert ("by words it would be" in basis) == (best == "sink")
+    assert "fewer than" not in basis
 
 
 def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
@@ -244,6 +245,7 @@ def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
     card = card_of(read=read)
     assert card.best is not None
     assert card.best.policy == "sink", "0.1 nats and 1 value lost over all four, against 0.4 and 10"
+    assert "fewer than the 95 % asked" in card_sentences(card)[-1]
 
 
 def test_a_very_small_size_says_why_it_is_enough() -> None:
