@@ -168,6 +168,6 @@ def second_model_sentence() -> str:
     holding, differing, open_answers = map(findings.count, ("holds on both", "differs", "open"))
     return (
         "A second model, Qwen2.5-Coder-0.5B, read some of the same conversations "
-        f"({listed(sizes)}): of {len(findings)} answers {holding} hold on both models, "
-        f"{differing} differ and {open_answers} are open."
+        f"({listed(sizes)}): of {len(findings)} answers {holding} hold on both models; "
+        f"the models differ in {differing}, and {open_answers} are open."
     )

@@ -75,4 +75,4 @@ def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     for table in texts():
         assert table in results
-    assert "11 of SGD in 9 clusters): of 6 answers 3 hold on both models" in second_model_sentence()
+    assert "20 of SGD in 16 clusters): of 6 answers 5 hold on both models" in second_model_sentence()
