@@ -1,7 +1,7 @@
 // The decision: the scores of a turn around the cutoff, and under them a lane for each term.
 
 import { one } from './dom.js';
-import { LANE, LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } from './layout/scores.js';
+import { LEFT, axisOf, bandOf, columnsOf, drawnWidth, footOf, spanOf } from './layout/scores.js';
 import { GHOST, Marks, NOWHERE, cut as cutAxis, fitted, line, lookOf, theme, words } from './marks.js';
 import { number, signed } from './numbers.js';
 
@@ -153,21 +153,22 @@ export class Scores {
 
   /** @param {Pen} pen @param {string} name @param {number} k @param {number} width @param {(number | null)[]} pointed */
   #drawTerm(pen, name, k, width, pointed) {
+    const { lane } = this.band;
     const foot = footOf(this.band, k);
     const { low, high, foot: below, share, cutoff } = this.spans[k];
-    const y = foot - LANE * below;
-    words(pen, `${name}${cutoff === undefined ? '' : ` · dashed: the last kept, ${number(cutoff)}`}`, LEFT, foot - LANE - 3, {});
-    words(pen, number(high), LEFT - 8, foot - LANE + 8, { align: 'right' });
+    const y = foot - lane * below;
+    words(pen, `${name}${cutoff === undefined ? '' : ` · dashed: the last kept, ${number(cutoff)}`}`, LEFT, foot - lane - 3, {});
+    words(pen, number(high), LEFT - 8, foot - lane + 8, { align: 'right' });
     words(pen, number(low), LEFT - 8, foot + 2, { align: 'right' });
     line(pen, [[LEFT - 4, y], [width, y]], { stroke: theme.soft });
     for (const [token, { now: [x, , w, , opacity, ...shares], look }] of this.marks.shown) {
       pen.globalAlpha = opacity * (look.includes('gone') ? 0.5 : 1);
       pen.fillStyle = pointed.includes(token) ? theme.ink : theme.terms[k % theme.terms.length];
-      pen.fillRect(x, y, Math.max(1, w), -LANE * shares[k]);
+      pen.fillRect(x, y, Math.max(1, w), -lane * shares[k]);
     }
     pen.globalAlpha = 1;
     if (cutoff === undefined) return;
-    const level = y - LANE * share(cutoff);
+    const level = y - lane * share(cutoff);
     line(pen, [[LEFT - 4, level], [width, level]], { dash: [5, 3], width: 1.2 });
   }
 }

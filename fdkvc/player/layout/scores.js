@@ -3,11 +3,10 @@
 import { NARROW } from './marks.js';
 
 /** @typedef {{ zoomed: boolean, ticks: number[], breaks: number[], y: (score: number) => number }} Axis of scores */
-/** @typedef {{ width: number, top: number, bottom: number, tall: number }} Band the scores' part of the canvas */
+/** @typedef {{ width: number, top: number, bottom: number, tall: number, lane: number }} Band the scores' part of the canvas, and the height of a term's lane */
 /** @typedef {{ i: number, left: number, width: number }} Column of an entry */
 /** @typedef {{ shielded: number[], stayed: number[], missed: number[], stale: number[] }} Groups of entries */
 
-export const LANE = 48; // the height of a term's lane
 export const LEFT = 46; // room for numbers
 const TITLE = 16; // of a lane
 const AROUND = 12; // entries on either side of the cutoff that the axis is zoomed to
@@ -19,12 +18,13 @@ const NEAR = 9.5; // the width of columns near the cutoff where not all have a l
 
 /** @param {number} width @param {number} height @param {number} lanes @returns {Band} */
 export function bandOf(width, height, lanes) {
-  const [top, bottom] = [36, height - 12 - lanes * (LANE + TITLE)];
-  return { width, top, bottom, tall: Math.min(15, Math.max(9, (bottom - top) / 9)) };
+  const lane = Math.min(48, Math.max(36, height / 6));
+  const [top, bottom] = [36, height - 12 - lanes * (lane + TITLE)];
+  return { width, lane, top, bottom, tall: Math.min(15, Math.max(9, (bottom - top) / 9)) };
 }
 
 /** The foot of a term's lane. @param {Band} band @param {number} k */
-export const footOf = ({ bottom }, k) => bottom + 12 + (k + 1) * (LANE + TITLE) - 8;
+export const footOf = ({ bottom, lane }, k) => bottom + 12 + (k + 1) * (lane + TITLE) - 8;
 
 /** From left to right: protected, kept, evicted, below the threshold. If not all fit, those near the
  * cutoff are wider. `edge` is where the first evicted begins.
