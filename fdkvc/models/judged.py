@@ -156,18 +156,20 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
 
 
 def second_model_sentence() -> str:
-    """Say how many answers hold on Qwen2.5-Coder, too, on the dialogs that it has read."""
+    """Say how many comparisons come out the same on Qwen2.5-Coder, and of how many dialogs."""
     table = planned_comparisons(SECOND_MODEL).query("metric == 'kl' and count > 0")
     findings = list[str]()
     sizes = list[str]()
     for sample, part in table.groupby("sample", sort=False):
-        sizes.append(f"{part.n.max()} of {sample} in {part.services.max()} clusters")
+        sizes.append(f"{part.n.max()} dialogs of {sample}")
     for _, part in table.groupby(["more", "less", "sample"], sort=False):
         verdicts = part.set_index("model").verdict
         findings.append(finding(verdicts, int(part.services.iloc[0])))
-    holding, differing, open_answers = map(findings.count, ("holds on both", "differs", "open"))
+    holding, differing, undecided = map(findings.count, ("holds on both", "differs", "open"))
+    parts = [f"{holding} come out the same"]
+    parts += [f"in {differing} the models differ"] if differing else []
+    parts += [f"{undecided} are still open"] if undecided else []
     return (
-        "A second model, Qwen2.5-Coder-0.5B, read some of the same conversations "
-        f"({listed(sizes)}): of {len(findings)} answers {holding} hold on both models; "
-        f"the models differ in {differing}, and {open_answers} are open."
+        f"A second model, Qwen2.5-Coder-0.5B, read {listed(sizes)}: of {len(findings)} comparisons "
+        f"of two ways {listed(parts)}."
     )

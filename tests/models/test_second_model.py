@@ -75,6 +75,4 @@ def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     for table in texts():
         assert table in results
-    assert (
-        "20 of SGD in 16 clusters): of 6 answers 5 hold on both models" in second_model_sentence()
-    )
+    assert "20 dialogs of SGD: of 6 comparisons of two ways 5 come" in second_model_sentence()
