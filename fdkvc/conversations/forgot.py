@@ -29,7 +29,7 @@ from fdkvc.core.attention import Bools
 from fdkvc.core.limits import MAX_COMPARED_COMPACTIONS
 from fdkvc.core.parameters import check_values
 from fdkvc.core.transcripts import Mention, TooLargeError
-from fdkvc.core.words import decimal
+from fdkvc.core.words import lost_likelihood
 from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy, usable
 from fdkvc.policies.ways import CLEARED, MESSAGES, way_words
@@ -54,6 +54,10 @@ NO_SUMMARY = "what stayed (recorded)"
 """That label where the file has no summary."""
 
 
+RIGHT_AND_LIKELY = "right; less likely"
+"""The heading of `ModelLoss.cell` in a table."""
+
+
 @dataclass(frozen=True)
 class ModelLoss:
     """What a model lost under a way."""
@@ -67,9 +71,9 @@ class ModelLoss:
 
     @property
     def cell(self) -> str:
-        """The cell of a table."""
-        right = f"{self.right} of {self.values}, " if self.values else ""
-        return f"{right}{decimal(self.kl, 2)}"
+        """The cell of a table: values, and by how much expected words become less likely."""
+        right = f"{self.right} of {self.values}; " if self.values else ""
+        return f"{right}{lost_likelihood(self.kl)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from math import floor, log10
 from typing import Any
 
-from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, Fitted, Forgot
+from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, RIGHT_AND_LIKELY, Fitted, Forgot
 from fdkvc.conversations.forgot_history import SUMMARY, Need
 from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
@@ -255,11 +255,11 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
         "redone",
         "read again",
         "paid",
-        "right, KL",
+        RIGHT_AND_LIKELY,
         "policy",
     ]
     if rows and len(rows[0]) < len(heads):
-        heads.remove("right, KL")
+        heads.remove(RIGHT_AND_LIKELY)
     return Grid(heads, rows)
 
 

@@ -1,5 +1,6 @@
 """Format numbers, lists, commands and errors for text."""
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -148,6 +149,30 @@ def percent(share: float, digits: int = 0) -> str:
     ('12 %', '12.3 %')
     """
     return f"{decimal(100 * share, digits)} %"
+
+
+def lost_likelihood(kl: float) -> str:
+    """Write how much less likely, on average, a KL in nats makes what the full cache expects.
+
+    Examples
+    --------
+    >>> lost_likelihood(0.191), lost_likelihood(0)
+    ('17 %', '0 %')
+    """
+    return percent(1 - math.exp(-kl))
+
+
+def rate(share: float) -> str:
+    """Write a share as about 1 in so many, or in tenths where that is too rough.
+
+    Examples
+    --------
+    >>> rate(0.0), rate(0.083), rate(0.62)
+    ('none', 'about 1 in 12', 'about 6 in 10')
+    """
+    if not share:
+        return "none"
+    return f"about {10 * share:.0f} in 10" if share > 0.35 else f"about 1 in {1 / share:.0f}"
 
 
 def signed(x: float, digits: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fdkvc.core.attention import Floats
+from fdkvc.core.attention import Bools, Floats
 from fdkvc.core.limits import MAX_BLOCK_LOGITS, MAX_EXPLAINED_WORDS, MAX_RESTORED_WORDS
 from fdkvc.core.transcripts import SPAN_KINDS, Transcript
 from fdkvc.models import numpy as lm
@@ -164,6 +164,8 @@ class Damage:
     """Shape (N,). The KL from the full cache's predictions of each token."""
     hurt: tuple[HurtWord, ...]
     """The words with the highest KL, highest first."""
+    changed: Bools | None = None
+    """Shape (N,). Where the best prediction is not the full cache's; recordings do not have it."""
 
     @cached_property
     def of_words(self) -> Floats:
@@ -216,7 +218,7 @@ def read_damage(
     hurt = list[HurtWord]()
     scores = read_losses([full, cache], text, lambda share: on_read(share * 0.8))
     for passage, scores_so_far in enumerate(scores):
-        nats, kl = scores_so_far
+        nats, kl, changed = scores_so_far
         lost = words_kl(text.words, kl[1])
         on_words(lost)
         # The causes of the passage's words, while its queries are there; of those that are among
@@ -225,7 +227,7 @@ def read_damage(
         for index in np.flatnonzero(lost >= threshold).tolist():
             if text.words[index].passage == passage and cache.attended is not None:
                 hurt.append(HurtWord(index, None, causes_of(full, cache, text, index)))
-    damage = Damage(text, nats[0], nats[1], kl[1], ())
+    damage = Damage(text, nats[0], nats[1], kl[1], (), changed[1])
     hurt.sort(key=lambda word: (-damage.of_words[word.word], word.word))
     for rank, word in enumerate(hurt[:MAX_RESTORED_WORDS]):
         hurt[rank] = word._replace(restored=restored_kl(full, cache, text, word))
@@ -244,17 +246,19 @@ def read_losses(
     caches: Sequence[TextCache],
     text: Text,
     on_read: Callable[[float], object] = lambda share: None,
-) -> Iterator[tuple[Floats, Floats]]:
+) -> Iterator[tuple[Floats, Floats, Bools]]:
     """Read a text with new caches, the full one first; yield the nats and KL of tokens (C, N).
 
-    Once for each passage, the same arrays, before policies evict after it. Then the caches forget
-    the passage's queries. Raises a ValueError if the text is longer than the model can hold.
+    And where their best prediction is not the full cache's. Once for each passage, the same
+    arrays, before policies evict after it. Then the caches forget the passage's queries. Raises a
+    ValueError if the text is longer than the model can hold.
     """
     count = len(text.ids)
     ids = np.asarray(text.ids)
     kinds: dict[str, Kind] = {SPAN_KINDS["system"]: "system", SPAN_KINDS["result"]: "result"}
     check_length(caches[0].decoder, count)
     nats, kl = np.zeros((2, len(caches), count), np.float32)
+    changed = np.zeros((len(caches), count), bool)
     step = max(MAX_BLOCK_LOGITS // (len(caches) * caches[0].decoder.shape.vocabulary), 1)
     for cache in caches:
         cache.reserve(count)
@@ -264,9 +268,11 @@ def read_losses(
             logits = read(caches, ids[first:end])
             next_place = slice(first + 1, min(end + 1, count))
             targets = ids[next_place]
-            nats[:, next_place], kl[:, next_place], _ = losses(logits[:, : len(targets)], targets)
+            scores = losses(logits[:, : len(targets)], targets)
+            nats[:, next_place], kl[:, next_place], best = scores
+            changed[:, next_place] = best != best[0]
             on_read(end / count)
-        yield nats, kl
+        yield nats, kl, changed
         for cache in caches:
             cache.turn_kind = kinds.get(part.speaker)
             cache.end_turn()

@@ -29,7 +29,7 @@ RIGHT = "values_right_of_full"
 DIFFERENCE = "difference"
 """Names the rows of the second model's differences less SmolLM2's."""
 
-METRICS_SHOWN = ("kl", RIGHT)
+METRICS_SHOWN = ("kl", "same_best", RIGHT)
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from fdkvc.conversations.forgot import RIGHT_AND_LIKELY
 from fdkvc.core.statistics import MIN_CLUSTERS
-from fdkvc.core.words import count, listed, percent, ranged, written_bytes
+from fdkvc.core.words import count, listed, lost_likelihood, percent, ranged, written_bytes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.policies.base import KEPT
@@ -266,8 +267,7 @@ def reading_words(reading: Reading) -> str:
             f"{reading.right} of {count(reading.values, 'value')} stay the same as with the full "
             "cache"
         )
-    lost = percent(1 - math.exp(-reading.kl))
-    return f"the words that the full cache expects become {lost} less likely"
+    return f"the words that the full cache expects become {lost_likelihood(reading.kl)} less likely"
 
 
 # ------------------------------------------------------------------------------- tables
@@ -351,7 +351,9 @@ def card_grid(card: Card) -> Grid:
         read = "" if candidate.reading is None else candidate.reading.cell
         cells = [f"{name}{mark}", tokens, share, reread, read, candidate.forgets]
         rows.append([*cells, candidate.policy])
-    return Grid(["way", "tokens", "share", "read again", "right, KL", "forgets", "policy"], rows)
+    return Grid(
+        ["way", "tokens", "share", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows
+    )
 
 
 def settings(card: Card) -> dict[str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fdkvc.commands.main import main
-from fdkvc.conversations.forgot import Forgot, forgot
+from fdkvc.conversations.forgot import RIGHT_AND_LIKELY, Forgot, forgot
 from fdkvc.conversations.formats.agents import transcript_of
 from fdkvc.core.unread import Unread
 from fdkvc.models.after_compaction import read_on
@@ -112,5 +112,5 @@ def test_the_command_prints_what_the_model_read(
     assert all(way["reading"]["kl"] > 0 for way in compaction["ways"])
     assert main(["forgot", str(path), "--model", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert sum("right, KL" in line for line in lines) == 1
+    assert sum(RIGHT_AND_LIKELY in line for line in lines) == 1
     assert max(map(len, lines)) <= 100

@@ -20,6 +20,7 @@ from benchmarks.smollm2 import (
     record_damage,
 )
 from fdkvc.conversations.formats import EXAMPLES, read_file, read_transcripts
+from fdkvc.core.words import rate
 from fdkvc.models.damage import (
     SHIPPED,
     Damage,
@@ -103,17 +104,20 @@ def test_hostile_words_stay_words_in_what_is_shown(recorded: RecordedDamage) -> 
 
 def test_what_is_said_of_damage_is_counted_again(recorded: RecordedDamage) -> None:
     damage = recorded.damages["fifo"]
-    said, healed = damage_sentences(damage, "FIFO")
+    said, counted, healed = damage_sentences(damage, "FIFO")
 
-    assert f"is {np.mean(damage.kl[1:]):.3f} nats per token" in said
-    assert f"loses {np.mean((damage.nats - damage.full_nats)[1:]):.3f} nats" in said
+    mean = np.mean(damage.kl[1:])
+    assert f"{100 * (1 - np.exp(-mean)):.0f} % less likely" in said
+    assert f"KL of {mean:.3f} nats per token" in said
     falling = sorted(damage.of_words, reverse=True)
     half = next(n for n in range(len(falling)) if sum(falling[:n]) >= sum(falling) / 2)
     assert f"Half of this KL is in {half:,} of {len(falling):,} words" in healed
     before = sum(damage.of_words[at] for at in damage.restored)
     after = sum(hurt.restored or 0 for hurt in damage.hurt)
     assert f"changes their KL from {before:,.1f} to {after:,.1f} nats." in healed
-    assert len(damage_sentences(replace(damage, hurt=()), "FIFO")) == 1
+    assert damage.changed is not None
+    assert rate(float(np.mean(damage.changed[1:]))) in counted
+    assert len(damage_sentences(replace(damage, hurt=(), changed=None), "FIFO")) == 1
 
 
 def test_every_tint_is_on_one_scale_and_the_explained_words_open(recorded: RecordedDamage) -> None:

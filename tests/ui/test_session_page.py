@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.charts.theme import LIGHT
-from fdkvc.conversations.forgot import forgot
+from fdkvc.conversations.forgot import RIGHT_AND_LIKELY, forgot
 from fdkvc.conversations.forgot_report import lost_kinds, sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
@@ -177,8 +177,8 @@ def test_a_model_reads_on_after_a_compaction_on_request(monkeypatch: pytest.Monk
     log.summary("A code is to be checked.")
     log.call("check", "c2", code="QX-771")
     app = opened(read_dialog_file(log.content, "log.jsonl"))
-    assert "right, KL" not in html(app)
+    assert RIGHT_AND_LIKELY not in html(app)
     press(app, "Read on")
     run_until(app, "read the next")
-    assert "right, KL" in html(app)
+    assert RIGHT_AND_LIKELY in html(app)
     assert not [button for button in app.button if button.label == "Read on"]

@@ -15,6 +15,7 @@ import fdkvc
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
+from fdkvc.core.words import lost_likelihood
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned, way_words
 from fdkvc.verdict.card import (
@@ -374,7 +375,7 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert ("does not pay" in lead) == (best is None)
     assert "SmolLM2 has read 2 of 2 conversations" in basis
     assert "1 in part" in basis
-    assert [row[-3] for row in card_grid(read).rows] == [f"{kl:.2f}", "0.40"]
+    assert [row[-3] for row in card_grid(read).rows] == [lost_likelihood(kl), "33 %"]
 
 
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:

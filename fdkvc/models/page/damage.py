@@ -8,7 +8,7 @@ import streamlit as st
 from fdkvc.charts.results import damage_chart
 from fdkvc.core.attention import Floats
 from fdkvc.core.limits import MAX_DAMAGE_TOKENS
-from fdkvc.core.words import sentence
+from fdkvc.core.words import lost_likelihood, sentence
 from fdkvc.models.damage import Damage, Text, chat_text, dialog_text, read_damage, shipped_damage
 from fdkvc.models.page.choices import choose_cache
 from fdkvc.models.page.conversation import FULL, Answered
@@ -31,7 +31,8 @@ WORST = "The most damaged words"
 
 MEANING = (
     "Damage is the KL divergence of a cache's predictions from those of the full cache, in nats: "
-    "0 where eviction changed nothing. A word has the sum over its tokens."
+    "0 where eviction changed nothing; at 1, what the full cache expects becomes "
+    f"{lost_likelihood(1)} less likely. A word has the sum over its tokens."
 )
 
 

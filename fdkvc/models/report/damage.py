@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 
 from fdkvc.core.attention import Floats
-from fdkvc.core.words import count, decimal, percent
+from fdkvc.core.words import count, decimal, lost_likelihood, percent, rate
 from fdkvc.models.answer_causes import Word
 from fdkvc.models.damage import LEAST, LINE_BREAK, SPACE, Damage, HurtWord, RecordedDamage, Text
 
@@ -38,11 +38,13 @@ def damage_sentences(damage: Damage, title: str) -> list[str]:
     kl = damage.of_words
     # Without the first token, which nothing predicts.
     mean = float(damage.kl[1:].mean())
-    lost = float((damage.nats - damage.full_nats)[1:].mean())
     sentences = [
-        f"With {title}, the KL from the full cache's predictions is {decimal(mean)} nats per "
-        f"token, and the text itself loses {decimal(lost)} nats per token."
+        f"With {title}, what the full cache expects becomes {lost_likelihood(mean)} less likely, a "
+        f"KL of {decimal(mean)} nats per token."
     ]
+    if damage.changed is not None:
+        guesses = rate(float(damage.changed[1:].mean()))
+        sentences.append(f"The model's best guess of the next token changes for {guesses}.")
     restored = damage.restored
     if restored:
         half = int(np.searchsorted(np.cumsum(np.sort(kl)[::-1]), kl.sum() / 2)) + 1

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fdkvc.charts.results import dots_chart
 from fdkvc.charts.theme import Spec, Theme
-from fdkvc.core.words import p_words
+from fdkvc.core.words import lost_likelihood, p_words
 from fdkvc.engine.metrics import METRICS
 from fdkvc.models.judged import (
     ENTRIES,
@@ -26,13 +26,15 @@ TITLE = "Values that SmolLM2 still gets right"
 COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
+    "same_best": "Tokens whose most likely prediction is still the full cache's, %",
     "values_right_of_full": "Values still right, of those right with the full cache, %",
 }
 
 DECIDED = {"head": "each head", "model": "the whole model"}
 
 ABOUT = (
-    "KL is how far the model's predictions are from those with the full cache, in nats per token; "
+    "KL is how far the model's predictions are from those with the full cache, in nats per token: "
+    f"at 0.1, what the full cache expects becomes {lost_likelihood(0.1)} less likely; "
     "values right are argument values of calls that the model still predicts, of those that it "
     "predicts with the full cache. SmolLM2-135M-Instruct reads the true text; 95 % intervals by "
     "cluster; headings give dialogs and clusters. Each KV head decides by itself unless the "
