@@ -85,12 +85,11 @@ def _fills(run: StageRun) -> Chapter:
     previous_size = _held(run, turn - 1).total()
     new_tokens = int(bounds[turn + 1] - bounds[turn])
     sentences = (
-        "A language model reads a dialog in tokens, here words, and stores an entry for each in "
-        "its cache, so that it does not have to read it again.",
-        f"This cache has room for {count(budget, 'entry', 'entries')}: the dialog "
-        f"“{run.dialog.title}” has filled {previous_size}, and turn {turn} adds {new_tokens}.",
-        f"From now on a policy decides which entries to evict, starting with "
-        f"{previous_size + new_tokens - budget} in this turn; the model can no longer use them.",
+        "For each token that it reads, here a word, a language model stores an entry in its cache.",
+        f"This one has room for {count(budget, 'entry', 'entries')}: the dialog has filled "
+        f"{previous_size}, and turn {turn} adds {new_tokens}.",
+        f"So a policy evicts some, starting with {previous_size + new_tokens - budget} in this "
+        "turn; the model can no longer use them.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
     trial = "a dialog of topics A, B and C, with room for only 40 entries"
@@ -112,13 +111,11 @@ def _misleads() -> Chapter:
     # The share of its score that it has got since the topic changed.
     late = 1 - float(score[topic_start - 1] / score[turn])
     sentences = (
-        f"This dialog is synthetic: its topics are letters. It moves to topic {new} in "
-        f"turn {topic_start} and stays there.",
+        f"The dialog moves to topic {new} in turn {topic_start} for good.",
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
-        f"attention so far: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} "
-        f"entries are still about topic {old}.",
-        f"The marked entry is from turn {run.dialogs.born[0, token]} and got {percent(late)} of "
-        f"its score from turn {topic_start} on: an old entry collects attention simply by staying.",
+        f"attention: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} entries "
+        f"are still about topic {old}.",
+        f"The marked entry got {percent(late)} of its score from turn {topic_start} on, by staying.",
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     trial = "compare H2O with FIFO, which keeps the newest entries"
@@ -135,11 +132,11 @@ def _returns() -> Chapter:
     previous_rank = ranks_of(run, turn - 1)[token]
     rank = ranks_of(run, turn)[token]
     sentences = (
-        f"Topic {topic} comes back in turn {turn}, after other topics.",
-        f"{run.trace.policy.title} lets the importance of an entry fade from turn to turn, but "
-        f"{_held(run, turn - 1)[topic]} entries about topic {topic} are still in the cache.",
-        f"The marked entry rises from rank {previous_rank} to rank {rank}, and the first "
-        f"{run.trace.budget} stay: it resembles the topic that has come back.",
+        f"Topic {topic} comes back in turn {turn}.",
+        f"{run.trace.policy.title} lets importance fade, but {_held(run, turn - 1)[topic]} entries "
+        f"about topic {topic} are still in the cache.",
+        f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}, "
+        f"and the first {run.trace.budget} stay.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
@@ -165,19 +162,17 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     value = f"“{demand.value}”"
     word = f"“{spoken.words[token]}”"
     lost = (
-        f"In the dialog “{spoken.name}” the assistant calls {demand.source} in turn "
-        f"{demand.turn} and needs the {demand.slot}, {value}.",
-        f"It was last mentioned in turn {demand.mentions[-1].turn}, and in turn {failure.turn} "
+        f"In turn {demand.turn} the assistant calls {demand.source} and needs the {demand.slot}, "
+        f"{value}.",
+        f"It was last mentioned in turn {demand.mentions[-1].turn}; in turn {failure.turn} "
         f"{policy.title} evicts its word {word}.",
-        f"So the call finds {remaining or 'none'} of the "
-        f"{count(len(tokens), 'entry', 'entries')} that it needs.",
+        f"The call finds {remaining or 'none'} of the {count(len(tokens), 'entry', 'entries')}.",
     )
     sentences = (
-        f"The same dialog with {value} protected: its "
-        f"{count(len(tokens), 'entry stays', 'entries stay')}, whatever their scores.",
+        f"With {value} protected, its {count(len(tokens), 'entry stays', 'entries stay')}, "
+        f"whatever their scores, and the call {'finds' if met else 'still lacks'} its argument.",
         f"The cache is no larger: after turn {demand.turn} it holds "
         f"{count(_held(pinned_run, demand.turn).total(), 'entry', 'entries')}.",
-        f"In turn {demand.turn} the call {'finds' if met else 'still lacks'} its argument.",
     )
     number = [recording.transcript.name for recording in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{number}", "policies": f"fifo,{POLICY}"}
