@@ -115,7 +115,7 @@ def _misleads() -> Chapter:
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
         f"attention: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} entries "
         f"are still about topic {old}.",
-        f"The marked entry got {percent(late)} of its score from turn {topic_start} on, by staying.",
+        f"The marked entry got {percent(late)} of its score since turn {topic_start}, by staying.",
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     trial = "compare H2O with FIFO, which keeps the newest entries"

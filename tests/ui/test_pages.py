@@ -183,7 +183,7 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     assert "gives 50 % of its cache to the entries with" in words[0]
     scores = tables[1].query(f"token == {misleads.token}").set_index("turn")["score"]
     assert (
-        f"got {100 * (scores[9] - scores[2]) / scores[9]:.0f} % of its score from turn 3 on"
+        f"got {100 * (scores[9] - scores[2]) / scores[9]:.0f} % of its score since turn 3"
         in words[0]
     )
 

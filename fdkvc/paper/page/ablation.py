@@ -224,9 +224,8 @@ def show(page: str, run_view: Past, answer: DeltaGenerator) -> None:
         else [run, *(paper_run for paper_run in shipped if paper_run is not run)]
     )
     answer.markdown(plain(effects_sentence(papers)))
-    st.header("Each metric over the sweep", anchor=False)
     content = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
-    st.markdown(plain(f"{content}: mean and 95 % interval over the dialogs."))
+    st.caption(plain(f"{content}: mean and 95 % interval over the dialogs."))
     _panels(page, "sweep", run)
     for paper_run in papers[1:]:
         (name,) = paper_run.settings.parameters

@@ -40,8 +40,7 @@ def show_alignment(page: str, study: Study) -> None:
         "Alignment is the cosine of the attention output and the “projected” current topic. The "
         "output is a weighted mean of **values**, so it lies in the value matrix's space. The "
         "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
-        "where aligned vectors would give 1. The table compares the same outputs with the same "
-        "topics, projected in three ways, beside the published alignments."
+        "where aligned vectors would give 1."
     )
     scenarios = {key: scenario_label(key) for key in results.reported}
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
@@ -58,9 +57,9 @@ def show_alignment(page: str, study: Study) -> None:
     ablated, baseline = read_policy(ABLATED_POLICY).title, read_policy(BASELINE).title
     st.header(plain(f"{ablated} − {baseline}, paired by dialog"), anchor=False)
     st.markdown(
-        "Both policies run on the same dialogs, so differences are paired, with 95 % intervals. "
-        "The published ones follow from the paper's t-tests on Shift, Mixed and Gradual "
-        "(Section 5.6: t = 1.31, 0.57 and 0.87), and elsewhere from the spread that these imply."
+        "With 95 % intervals. The published ones follow from the paper's t-tests on Shift, Mixed "
+        "and Gradual (Section 5.6: t = 1.31, 0.57 and 0.87), and elsewhere from the spread that "
+        "these imply."
     )
     rows = differences.assign(metric="late_alignment", scenario=differences.scenario.map(scenarios))
     apart = figures(rows, ("mean_diff", "ci_low", "ci_high"), signs=True)

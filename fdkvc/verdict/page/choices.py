@@ -82,7 +82,14 @@ HEADS = replace(WAYS, default="kv")
 """Default for heads that share keys; others decide each for themselves."""
 
 HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
-BUDGET = replace(BUDGET_HERE, default=48, high=MAX_SHOWN_BUDGET, follows=False)
+BUDGET = replace(
+    BUDGET_HERE,
+    label="Size in tokens",
+    help="What a cache holds at most after a turn.",
+    default=48,
+    high=MAX_SHOWN_BUDGET,
+    follows=False,
+)
 POLICIES = replace(LANES, choices=ALL_POLICIES, default=("fifo", "h2o", "fd-kvc"))
 WHOSE = Field("Show", name="look", default="", read=read_lane)
 VIEW = Field(
