@@ -37,6 +37,7 @@ LONGEST = ("tests/browser/test_every_page.py", BROWSER, "tests/test_readme.py")
 NEED_TRANSFORMERS = (
     "fdkvc/models/transformers/*.py",
     "tests/models/conformance/transformers_adapter.py",
+    "tests/library.py",
     "tests/models/transformers/test_*.py",
     "tests/models/conformance/test_conformance_transformers.py",
     "tests/models/numpy/test_training.py",

@@ -352,7 +352,7 @@ def _show_reader(page: str, known: Known) -> None:
             st.caption(plain(check.problem))
         longer = min(5 * held(page, MINUTES), int(MINUTES.high or 0))
         st.button(
-            f"Read for {longer} min",
+            plain(f"Read for {longer} min"),
             key=f"{page}/check/longer",
             help="The longer it reads, the more values it sizes the ways by.",
             on_click=hold,
