@@ -3,7 +3,7 @@
 import streamlit as st
 
 from fdkvc.models.page import choices, damage, scene, sections, why
-from fdkvc.models.page.loading import load_model
+from fdkvc.models.page.loading import load_model, why_missing
 from fdkvc.ui.frame import page
 
 PAGE = "answers"
@@ -20,8 +20,9 @@ with page(
         conversation = choices.choose_conversation(shown)
     if conversation and (recorded := choices.recording_of(PAGE, conversation)):
         sections.show_model_note(name, recorded.model, recorded.parameters)
-        scene.show_recorded(PAGE, conversation, recorded)
-        scene.show_input(PAGE, conversation)
+        missing = why_missing(name)
+        scene.show_recorded(PAGE, conversation, recorded, missing)
+        scene.show_input(PAGE, conversation, missing)
     else:
         model = load_model(name, lambda: damage.show_instead(PAGE, name))
         shape, note = model.decoder.shape, model.tokens.note

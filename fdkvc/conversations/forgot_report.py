@@ -57,7 +57,7 @@ def heading(result: Forgot) -> str:
     number = f"compaction {result.number + 1} of {len(session.compactions)}"
     trigger = {"auto": ", automatic", "manual": ", by hand"}.get(compaction.trigger, "")
     earlier, later = (f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded)
-    counted = f"; the agent: {earlier} → {later}" if any(compaction.recorded) else ""
+    counted = f"; by the agent's own count {earlier} → {later}" if any(compaction.recorded) else ""
     stayed = session.tokens_of(compaction.stayed)
     return (
         f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → "
@@ -107,10 +107,11 @@ def returned_sentence(result: Forgot, fitted: Fitted) -> str:
     returned = sum(need.giver >= 0 for need in lost)
     words = f"{count(len(lost), 'value')} had left"
     if not returned:
-        return f"{words}; none came back before use."
+        return f"{words}; none was read or said again before use."
     if returned == len(lost):
-        return f"{words}; all came back before use."
-    return f"{words}: {returned:,} came back before use, {len(lost) - returned:,} did not."
+        return f"{words}; all were read or said again before use."
+    unseen = len(lost) - returned
+    return f"{words}: {returned:,} read or said again before use, {unseen:,} used without that."
 
 
 def redone_sentence(result: Forgot, fitted: Fitted) -> str:
@@ -130,8 +131,10 @@ def failures_sentence(result: Forgot) -> str:
     if not failures:
         return ""
     similar = sum(failure.has_namesake for failure in failures)
-    words = "with a path or id that does not exist and that nothing before them had"
-    namesakes = f"; for {similar:,}, the text before had a path with that name" if similar else ""
+    words = "with a path or id that does not exist and that no text before had"
+    namesakes = (
+        f"; {similar:,} of them with the name of a file in another folder" if similar else ""
+    )
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 

@@ -88,6 +88,10 @@ def setting_sentence(card: Card) -> str:
     if best is None or best.size is None or not card.pays:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
+    loses_none = card.today is not None and not card.today.count.lost
+    if loses_none and best.values is not None and best.values.lost:
+        kept_values = best.values.values - best.values.lost
+        lead = f"To store less, s{lead[1:]}, which keeps {kept_values:,} of {best.values.values:,}"
     if card.own_tokens:
         stored, full = (
             written_bytes(slots * card.shape.entry_bytes) for slots in (best.slots, card.tokens)
@@ -147,8 +151,8 @@ def refused_words(share: float) -> str:
     """Return after which share of turns services refuse what stays, and why."""
     words = "under 1 %" if share < 0.01 else percent(share)
     return (
-        f"{words} of the turns, what stays has no user's message or a result without its call, "
-        "which services refuse"
+        f"{words} of the turns services refuse what stays: no message of the user is left, or a "
+        "tool result has lost its call"
     )
 
 

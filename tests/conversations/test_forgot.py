@@ -87,7 +87,9 @@ def test_a_worked_compaction() -> None:
     assert port.giver == result.session.contexts[1][3]
     assert result.ways[0].redone == Reread(calls=1, lines=1, tokens=8)
     assert result.calls == (3, 3)
-    assert "2 values had left: 1 came back before use, 1 did not." in sentence(result)
+    assert "2 values had left: 1 read or said again before use, 1 used without that." in sentence(
+        result
+    )
     assert "1 later result repeats 1 line that had left (8 tokens)" in sentence(result)
     summary = "A boat from Veldmar is wanted; boats.txt was read."
     stayed = len(word_spans(summary + "Seats: twelve. Book them later."))

@@ -414,7 +414,7 @@ def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, sh
     recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.9, 0.97, 0.98)}
     said = card_sentences(refused(recall, MESSAGES, share))[1]
     assert f"After {shown} of the turns" in said
-    assert "which services refuse" in said
+    assert "services refuse what stays" in said
     assert "services refuse" not in " ".join(card_sentences(refused(recall, USER_FIRST, share)))
 
 

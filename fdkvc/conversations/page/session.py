@@ -272,7 +272,7 @@ def _draw(
         return
     bar, chosen, has_several = st.container(), 0, len(session.compactions) > 1
     if has_several:
-        places = range(len(session.compactions))
+        places = reversed(range(len(session.compactions)))  # the newest is open
         labels = {str(place): f"Compaction {place + 1}" for place in places}
         # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
         state = {"persist_state": "session"}

@@ -9,6 +9,7 @@ import streamlit as st
 from fdkvc.core.parameters import Field
 from fdkvc.core.words import sentence
 from fdkvc.models.local_models import local_models
+from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import (
     LanguageModel,
     memory_needed,
@@ -61,6 +62,15 @@ def usable_models() -> tuple[Field, Mapping[str, str]]:
     for name, size in memory.items():
         labels[name] += f" ({size / 1e9:.1f} in memory)"
     return replace(MODEL, choices=labels), problems
+
+
+def why_missing(name: str) -> str:
+    """Return how to get a model that is not installed, "" if it is."""
+    try:
+        find_model(str(MODELS[name]))
+    except ValueError as error:
+        return f"It cannot run here: {error}."
+    return ""
 
 
 def load_model(name: str, otherwise: Callable[[], None]) -> LanguageModel:

@@ -97,12 +97,15 @@ def _write(
     return answered
 
 
-def show_input(page: str, conversation: Conversation) -> None:
-    """Show the chat input at the bottom of the page; a message that is too long stays in it."""
+def show_input(page: str, conversation: Conversation, missing: str = "") -> None:
+    """Show the chat input at the bottom of the page; a message that is too long stays in it.
+
+    It takes none where the model is `missing`.
+    """
     # After the first message, each new one scrolls into view.
     scroll_to(".message", "nearest", count=len(conversation.messages))
     room = MAX_TYPED_CHARACTERS - sum(len(message) + 1 for message in conversation.messages)
-    if not conversation.messages:
+    if not conversation.messages and not missing:
         with st.container(horizontal=True):
             for starter in choices.starters_of(page):
                 key = f"{page}/starter/{starter}"
@@ -118,7 +121,11 @@ def show_input(page: str, conversation: Conversation) -> None:
             )
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():
-                text = st.chat_input("Write as the user", key=f"{page}/say", disabled=room < 2)
+                text = st.chat_input(
+                    "To write here, install the model" if missing else "Write as the user",
+                    key=f"{page}/say",
+                    disabled=room < 2 or bool(missing),
+                )
             if conversation.messages and st.button(
                 "Take it back",
                 key=f"{page}/unsay",
@@ -136,8 +143,13 @@ def show_input(page: str, conversation: Conversation) -> None:
 # ------------------------------------------------------------------------------- in words
 
 
-def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswer) -> None:
-    """Show a recorded conversation, with a button that runs it live."""
+def show_recorded(
+    page: str, conversation: Conversation, recorded: RecordedAnswer, missing: str = ""
+) -> None:
+    """Show a recorded conversation, with a button that runs it live.
+
+    Where the model is `missing`, this says how to get it.
+    """
     answers = [recorded.answers[name] for name in conversation.titles]
     st.header(plain(headline(answers)), anchor=False)
     transcript = conversation.transcript
@@ -151,11 +163,11 @@ def show_recorded(page: str, conversation: Conversation, recorded: RecordedAnswe
     st.html(answers_html(answers))
     with st.container(horizontal=True, vertical_alignment="center"):
         key, icon = f"{page}/run-live", ":material/play_arrow:"
-        if st.button("Run it live", key=key, icon=icon, type="primary"):
+        if not missing and st.button("Run it live", key=key, icon=icon, type="primary"):
             st.session_state[f"{page}/live"] = True
             st.rerun()
         words = f"Recorded with {recorded.model}. Live, you can also write to it, and see why each "
-        st.caption(plain(f"{words}word was written and what eviction damages."))
+        st.caption(plain(f"{words}word was written and what eviction damages. {missing}".strip()))
     st.subheader("Restore evicted words", anchor=False)
     titles = {
         name: title for name, title in conversation.titles.items() if name in recorded.restored
