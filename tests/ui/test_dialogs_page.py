@@ -630,7 +630,10 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     app = card(open_page("dialogs", file="rental", target=90))
 
     shown = card_shown(app)
-    for sentence in card_sentences(shown):
+    # Today's limit, which page and command add, loses nothing: what to set is "to store less".
+    setting, *others = card_sentences(shown)
+    setting = f"To store less, s{setting[1:-1]}"
+    for sentence in (setting, *others):
         assert plain(sentence) in words_of(app)
     grids = card_grid(shown), short_grid(shown)
     cells = [cell for grid in grids for row in grid.rows for cell in row if cell]
@@ -653,7 +656,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     words[words.index("rental.json")] = str(EXAMPLES / "rental.json")
     assert main(words[3 : words.index("--out")]) == 0
     printed = capsys.readouterr().out
-    assert card_sentences(shown)[0] in " ".join(printed.splitlines())
+    assert setting in " ".join(printed.splitlines())
 
     config = json.dumps({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32})
     loaders: list[Any] = list(app.get("file_uploader"))
