@@ -184,13 +184,13 @@ def read_card(
     by_words = {way.policy: way.size or 0 for way in candidates}
     run = _sized(by_words, ratio)
     limit = round(MINUTE_TOKENS * minutes)
-    affordable = _affordable(run, model, transcripts, sizes, limit)
+    evicting, work = run.sizes[0], _work_of_dialogs(run, model)
+    affordable = _affordable(work, transcripts, sizes, evicting, limit)
     if affordable is None:
-        raise ValueError(_why_unread(run, model, transcripts, sizes, limit))
+        raise ValueError(_why_unread(work, transcripts, sizes, evicting, limit))
     sample, rounds = affordable
     tokens = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in sample}
     unread = [dialog for dialog in transcripts if dialog.name not in tokens]
-    evicting = run.sizes[0]
     sizing = Sizing(card, model, sample, tokens, ratio)
     sizing.read(by_words, rounds, **execution)
     return ModelRead(
@@ -331,24 +331,36 @@ def _readable(turn_sizes: Sequence[int], model: AnyModel) -> Sequence[int]:
     return turn_sizes[: bisect_right(turn_ends, model.decoder.shape.positions)]
 
 
+def _work_of_dialogs(run: Sized, model: AnyModel) -> Callable[[Transcript], int]:
+    """Return what tells the work of a dialog, or of its first turns, each computed once."""
+    known_work = dict[tuple[str, int], int]()
+
+    def work(dialog: Transcript) -> int:
+        key = dialog.name, len(dialog.turns)
+        if key not in known_work:
+            known_work[key] = sum(work_of(run, encode_dialog(model, dialog)))
+        return known_work[key]
+
+    return work
+
+
 def _affordable(
-    run: Sized,
-    model: AnyModel,
+    work: Callable[[Transcript], int],
     transcripts: Sequence[Transcript],
     sizes: TurnSizes,
+    evicting: int,
     limit: int,
 ) -> tuple[list[Transcript], int] | None:
     """Return a sample of at most `limit` tokens, and in how many rounds it can be read.
 
     It has fewer where ways read much again; None if no dialog is read in time.
     """
-    evicting = run.sizes[0]
     for rounds in (ROUNDS, 1):
         allowed, room = MINUTE_WORK * limit / MINUTE_TOKENS / rounds, limit
         while sample := sample_of(transcripts, sizes, evicting, room):
             if rounds > 1 and _values_needed(sample) < SIZING_VALUES:
                 break
-            works = [sum(work_of(run, encode_dialog(model, dialog))) for dialog in sample]
+            works = [*map(work, sample)]
             # One dialog takes one core; several share two.
             if max(max(works), sum(works) / 2) <= allowed:
                 return sample, rounds
@@ -357,17 +369,16 @@ def _affordable(
 
 
 def _why_unread(
-    run: Sized,
-    model: AnyModel,
+    work: Callable[[Transcript], int],
     transcripts: Sequence[Transcript],
     sizes: TurnSizes,
+    evicting: int,
     limit: int,
 ) -> str:
     """Return why no dialog is read in time, and which minutes are enough."""
-    evicting = run.sizes[0]
     for doublings in range(1, 10):
         longer = limit * 2**doublings
-        if _affordable(run, model, transcripts, sizes, longer):
+        if _affordable(work, transcripts, sizes, evicting, longer):
             minutes = f"{max(longer / MINUTE_TOKENS, 1):.0f} min"
             return (
                 f"it takes up to {minutes} to read on to a value needed after {evicting:,} tokens"

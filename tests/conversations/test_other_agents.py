@@ -166,6 +166,17 @@ def test_a_summary_of_opencode_that_was_not_finished_is_none() -> None:
     assert not session.compactions
 
 
+def test_a_message_of_opencode_has_no_time_but_its_own() -> None:
+    cleared = read_call("c1", "port = 8443", time={"compacted": 5000})
+    rows = [
+        said("m1", "assistant", cleared),
+        {**said("m2", "user", words("Hm.")), "timestamp": "x"},
+    ]
+    (session,) = read_sessions(export(*rows), "session.json")
+    assert texts(session)[-1] == "Hm."
+    assert not session.compactions
+
+
 def test_results_that_opencode_cleared_left_when_it_says() -> None:
     rows = [
         said("m1", "user", words("Mend it."), time={"created": 1000}),

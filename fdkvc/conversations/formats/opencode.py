@@ -7,6 +7,7 @@ Results whose ``state.time.compacted`` is set were cleared at that time.
 
 import re
 from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 from typing import Any
 
 from fdkvc.conversations.formats.agents import (
@@ -39,11 +40,12 @@ def _messages(text: str, unread: Unread) -> Iterator[Line]:
     header = owner.get("info")
     folder = header.get("directory") if isinstance(header, dict) else None
     for number, row in enumerate(rows, start=1):
+        time: float = 0
         match row:
             case {"info": {"time": {"created": int() | float() as created}}}:
-                row = {**row, "timestamp": created}
+                time = created
         if isinstance(row, dict):
-            yield {**row, "cwd": folder}, f"message {number}"
+            yield {**row, "timestamp": time, "cwd": folder}, f"message {number}"
         else:
             unread.add(f"message {number}, which is not an object")
 
@@ -54,15 +56,16 @@ class _Reader:
         self.thread = Thread("session")
         self.firsts: dict[str, int] = {}  # the first message of each line, by its id
         self.requests: dict[str, Mapping[str, Any]] = {}  # for a summary, by the id of the line
-        self.cleared: dict[str, float] = {}  # when the result of a call was cleared
+        self.clearings = list[tuple[float, str]]()  # of a call's result, a heap by time
 
     def read(self, line: Mapping[str, Any], place: str) -> None:
         info, parts = line.get("info"), [*parts_in([line], "parts")]
         info = info if isinstance(info, dict) else {}
-        time = line.get("timestamp", 0)
-        due = {call for call, moment in self.cleared.items() if moment <= time}
-        self.cleared = {call: self.cleared[call] for call in self.cleared.keys() - due}
-        self.thread.clear(place, due)
+        due = set[str]()
+        while self.clearings and self.clearings[0][0] <= line["timestamp"]:
+            due.add(heappop(self.clearings)[1])
+        if due:  # the whole context is searched for them
+            self.thread.clear(place, due)
         key = str(info.get("id"))
         self.firsts[key] = len(self.thread.messages)
         request = next((part for part in parts if part.get("type") == "compaction"), None)
@@ -81,7 +84,7 @@ class _Reader:
         for part in parts:
             match part:
                 case {"callID": str(call), "state": {"time": {"compacted": int(moment)}}}:
-                    self.cleared[call] = moment
+                    heappush(self.clearings, (moment, call))
         match info.get("tokens"):
             case {"input": int(new), "output": int(out), "cache": {"read": int(read)}}:
                 self.thread.use(new + out + read)
