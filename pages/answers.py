@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from fdkvc.models.page import choices, damage, scene, sections, why
+from fdkvc.models.page import choices, scene, sections, why
+from fdkvc.models.page.forgotten_word import show_instead
 from fdkvc.models.page.loading import load_model, why_missing
 from fdkvc.ui.frame import page
 
@@ -24,7 +25,7 @@ with page(
         scene.show_recorded(PAGE, conversation, recorded, missing)
         scene.show_input(PAGE, conversation, missing)
     else:
-        model = load_model(name, lambda: damage.show_instead(PAGE, name))
+        model = load_model(name, lambda: show_instead(PAGE, name))
         shape, note = model.decoder.shape, model.tokens.note
         sections.show_model_note(name, model.name, shape.parameters, note)
         if conversation is not None:

@@ -20,7 +20,6 @@ from fdkvc.charts.parts import (
     policy_lines,
     policy_scale,
     single,
-    tips,
     top_legend,
 )
 from fdkvc.charts.theme import FD_KVC, Spec, Theme, policy_tints
@@ -123,23 +122,6 @@ def series_chart(
     layers = *_topics(len(schedule), theme), mean_band(base, domain, opacity=0.25), lines
     data = {"series": table, "topics": topics_data(schedule)}
     return single(theme, data, *layers, height=210, title=panel_title(title, subtitle))
-
-
-def damage_chart(table: pd.DataFrame, policies: Sequence[str], theme: Theme) -> Spec:
-    """Return a chart of damage over turns, with its data (policy, turn, speaker, tokens, kl)."""
-    _, high = ends_of(table.kl, 0.1)  # so that no damage is a flat line at the bottom
-    domain = -0.05 * high, 1.05 * high
-    base = alt.Chart(alt.NamedData("damage")).encode(
-        x=_turns("turn", int(ends_of(table.turn, 0)[1]) + 1),
-        y=axis_between(alt.Y, "kl", domain, tickCount=5, format="~g"),
-    )
-    words = "policy:N", "turn:Q", "speaker:N", "tokens:Q"
-    tooltip = [*words, *tips(".3f", kl="nats per token")]
-    tints = policy_scale(policies, theme)
-    legend = policy_legend(policies)
-    lines = policy_lines(base, policies, tints, tooltip, 60, legend)
-    title = panel_title("Damage", "KL from the full cache, nats per token")
-    return single(theme, {"damage": table}, *lines, height=260, title=title)
 
 
 def _turns(field: str, turns: int) -> alt.X:

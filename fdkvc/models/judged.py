@@ -104,6 +104,11 @@ def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
     return table.astype(types)
 
 
+def kl_rows() -> pd.DataFrame:
+    """Return the KL of each policy on the first data, the smallest first."""
+    return judged_table().query("metric == 'kl' and data == @FIRST and budget == @ENTRIES")
+
+
 def right_rows() -> pd.DataFrame:
     """Return the share of values right with each way of the plan on its first sample, best first.
 

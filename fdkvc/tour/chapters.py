@@ -1,6 +1,6 @@
 """Seven scenes for newcomers to KV caches; the numbers in their sentences come from the runs.
 
-The last two show shipped results: a pretrained model's reading, and what policies cost it.
+The last two show shipped results: what policies cost a pretrained model.
 """
 
 from collections import Counter
@@ -13,8 +13,7 @@ import numpy as np
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
-from fdkvc.models.damage import shipped_damage
-from fdkvc.models.judged import judged_sentence
+from fdkvc.models.judged import ENTRIES, judged_sentence, kl_rows
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.player.run import DialogChoice, StageRun, build_run
@@ -204,37 +203,30 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
 
 
 LOSING, HEALING = "fifo", "sink"
-"""The policies of the last scene: the same but for the first tokens, which one evicts."""
+"""The policies of this scene: the same but for the first tokens, which one evicts."""
 
 
 def _sinks() -> Chapter:
-    """Return what a pretrained model's first token is for, from a recording of its reading."""
-    recorded = shipped_damage()
-    parts = recorded.text.parts
-    budget = recorded.budget
-    full = next(part for part in parts if part.end > budget)  # the part that fills the cache
-    damages = [recorded.damages[name] for name in (LOSING, HEALING)]
+    """Return what the first tokens are for, from shipped results on a pretrained model."""
+    rows = kl_rows().set_index("policy")
     losing, healing = map(policy_named, (LOSING, HEALING))
-    lost, healed = (float(damage.kl[full.end :].mean()) for damage in damages)
+    lost, healed = (float(rows["mean"][name]) for name in (LOSING, HEALING))
+    dialogs = count(int(rows.n[LOSING]), "dialog")
     sinks = healing.settings["sinks"].default
-    share = percent(float(recorded.received[:, 0].mean()))
     sentences = (
-        f"{recorded.model}, a language model of {recorded.parameters / 1e6:.0f} million "
-        f"parameters, read the dialog “{recorded.dialog}”: {share} of all attention goes to its "
-        f"first token, “{recorded.text.words[0].text}”, which says nothing. A head that finds "
-        "nothing to attend to puts its attention there: the token is an attention sink.",
-        f"With room for {budget} tokens in each head, {losing.title} evicts it in turn "
-        f"{full.turn}; from then on, what the full cache predicts next gets on average a "
-        f"probability {exp(lost):.1f} times smaller. Below, damage is the logarithm of this "
-        f"factor, here {lost:.2f} nats: the KL divergence, 0 if nothing changes.",
+        "A head of a pretrained model that finds nothing to attend to puts its attention on the "
+        "first tokens, whatever they say: they are attention sinks.",
+        f"SmolLM2, of 135 million parameters, read {dialogs} with room for {ENTRIES} tokens in "
+        f"each head. {losing.title} evicts the first tokens, and what the full cache predicts gets "
+        f"on average a probability {exp(lost):.1f} times smaller; the logarithm of this factor, "
+        f"here {lost:.2f} nats, is the KL divergence, 0 if nothing changes.",
         f"{healing.title} is {losing.title} with the first {sinks} tokens protected, in a cache of "
         f"the same size: {exp(healed):.1f} times smaller, a KL of {healed:.2f} nats; this is what "
         "its other evicted entries cost.",
     )
-    link = {"model": "smollm2", "file": "evening", "budget": "96", "section": "damage"}
-    link |= {"policies": f"{LOSING},{HEALING}", "look": LOSING}
-    trial = "let the model read another dialog, and click a word that eviction hurt"
-    return Chapter(None, full.turn, None, sentences, trial, "answers", link)
+    link = {"model": "smollm2", "file": "birthday", "policies": "fifo,h2o"}
+    trial = "read what this model answers without a word that was evicted"
+    return Chapter(None, 0, None, sentences, trial, "answers", link)
 
 
 def closing() -> Chapter:

@@ -9,11 +9,8 @@ import streamlit as st
 
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.core.parameters import Field
-from fdkvc.models.damage import shipped_damage
-from fdkvc.models.page.damage import show_turns
-from fdkvc.models.report.judged import judged_chart
-from fdkvc.policies import policy_named
-from fdkvc.tour.chapters import HEALING, LOSING, TITLES, Chapter, closing, story
+from fdkvc.models.report.judged import judged_chart, kl_chart
+from fdkvc.tour.chapters import TITLES, Chapter, closing, story
 from fdkvc.ui import fields, sidebar
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import held, hold
@@ -78,8 +75,7 @@ def show(page_view: Page) -> None:
         show_chart(page, "judged", judged_chart(page_theme()))
         show_entries(WORDS.items(), "Words that the other pages use")
     else:
-        damages = shipped_damage().damages
-        show_turns(page, {policy_named(name): damages[name] for name in (LOSING, HEALING)})
+        show_chart(page, "kl", kl_chart(page_theme()))
     with st.container(key="story-trial"):
         st.page_link(
             f"pages/{chapter.page}.py",

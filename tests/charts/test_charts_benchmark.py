@@ -18,7 +18,6 @@ from fdkvc.charts.results import (
     budgets_chart,
     curve_chart,
     curve_range,
-    damage_chart,
     dots_chart,
     series_chart,
     topics_data,
@@ -68,11 +67,6 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
     ),
     "series": lambda theme: series_chart(
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
-    ),
-    "damage": lambda theme: damage_chart(
-        SERIES[["policy", "turn"]].assign(speaker="calls", tokens=3, kl=SERIES["mean"]),
-        POLICIES,
-        theme,
     ),
     "dots": lambda theme: dots_chart(DOTS, "t", "s", theme),
     "curve": lambda theme: curve_chart(CURVE, "retention", "t", "Decay", 0.88, theme),

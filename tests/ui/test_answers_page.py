@@ -27,7 +27,7 @@ from fdkvc.models.page.why import _first_other
 from fdkvc.models.report.answer import answers_html, call_html
 from fdkvc.ui.fields import hold
 from fdkvc.ui.lru import STORE
-from tests.app_pages import check_specs, html, link_of, open_page, press, settled
+from tests.app_pages import html, link_of, open_page, press, settled
 from tests.hostile import HOSTILE
 
 
@@ -129,16 +129,12 @@ def test_without_calls_the_cache_that_lost_a_word_is_shown() -> None:
         assert any("Rosalind" in word.text and not word.right for word in shown.predicted)
 
 
-def test_damage_begins_with_the_most_damaged_words_and_is_shown_over_turns() -> None:
+def test_a_link_to_a_section_that_is_gone_opens_the_first() -> None:
     app = open_page("answers", section="damage", policies="fifo", budget=64)
 
-    shown = html(app)
-    worst = shown.index('aria-label="The most damaged words"')
-    assert worst < shown.index('class="hurt-key"')
-    assert "so far" not in shown
-    assert len(app.get("vega_lite_chart")) == 1
-    check_specs(app)
-    assert [button.proto.label for button in app.get("download_button")] == ["Download"]
+    assert len(app.error) == 1
+    assert "damage" in app.error[0].value
+    assert link_of(app)["section"] == "why"
 
 
 def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers() -> None:
@@ -161,7 +157,7 @@ def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers
 
     press(app, "Take it back")
     assert lanes(app)["FIFO"] == first
-    for section in ("back", "damage", "why"):
+    for section in ("back", "why"):
         app.session_state["answers/section"] = section
         assert not settled(app.run()).error
 

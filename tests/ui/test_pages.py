@@ -8,26 +8,24 @@ from html import escape
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from benchmarks import smollm2
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.page.file_choice import FILE
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
 from fdkvc.models.cache_answers import shipped_answer
-from fdkvc.models.damage import SHIPPED
-from fdkvc.models.judged import judged_sentence
+from fdkvc.models.judged import SHIPPED, judged_sentence
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.policies import POLICIES, policy_named, read_policy
+from fdkvc.models.page.forgotten_word import LOSING, answers_of
+from fdkvc.policies import POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
-from fdkvc.tour import start
-from fdkvc.tour.start import answers_of
 from fdkvc.tour.story import SCENE, story_chapters
 from fdkvc.ui.frame import FIRST, PAGES
 from fdkvc.ui.lanes import POLICIES as LANES
@@ -85,13 +83,13 @@ def test_the_first_page_begins_with_a_word_that_a_click_brings_back() -> None:
     app = new_session().run()
     answers = html(app)
     assert "sister <s>Rosalind.</s>" in answers
-    assert answers.count("<section") == len(start.LOSING) + 1
+    assert answers.count("<section") == len(LOSING) + 1
     lost = answers_of(shipped_answer(), restored=False)
     assert not any("Rosalind" in answer.passages[0][1] for answer in lost[1:])
 
     app.button(key="start/restore").click().run()
     assert "sister <mark>Rosalind.</mark>" in html(app)
-    assert html(app).count("68 of 186 tokens kept") == len(start.LOSING)  # with the word's four
+    assert html(app).count("68 of 186 tokens kept") == len(LOSING)  # with the word's four
     found = answers_of(shipped_answer(), restored=True)
     assert all("Rosalind" in answer.passages[0][1] for answer in found)
     assert html(app).count("<mark>Rosalind</mark>") > 4  # as FIFO's cache then answers
@@ -212,24 +210,17 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     assert "the call finds its argument" in words[3]
 
 
-def test_the_scene_of_the_first_token_is_told_from_its_recording() -> None:
-    stored = json.loads(SHIPPED.read_text("utf-8"))
-    chapter = story_chapters()[5]
-    sink, evicted, healed = chapter.sentences
-    budget = stored["budget"]
-    turn, after = next((turn, end) for _, turn, _, end in stored["parts"] if end > budget)
-    lost = {name: np.mean(of["kl"][after:]) for name, of in stored["damages"].items()}
+def test_the_scene_of_the_first_token_is_told_from_shipped_results() -> None:
+    table = pd.read_csv(SHIPPED).query("data == 'SGD' and budget == 128 and metric == 'kl'")
+    rows = table.set_index("policy")
+    kl = rows["mean"]
+    _, evicted, healed = story_chapters()[5].sentences
 
-    share = np.mean([layer[0] for layer in stored["received"]])
-    assert f"{stored['parameters'] / 1e6:.0f} million parameters" in sink
-    assert f"“{stored['dialog']}”: {100 * share:.0f} % of all attention" in sink
-    assert f"first token, “{stored['words'][0][0]}”" in sink
-    assert f"room for {budget} tokens in each head, FIFO evicts it in turn {turn};" in evicted
-    assert f"{np.exp(lost['fifo']):.1f} times smaller" in evicted
-    assert f"here {lost['fifo']:.2f} nats" in evicted
+    assert f"read {rows.n['fifo']} dialogs with room for 128 tokens in each head" in evicted
+    assert f"a probability {np.exp(kl['fifo']):.1f} times smaller" in evicted
+    assert f"here {kl['fifo']:.2f} nats" in evicted
     assert "with the first 4 tokens protected" in healed
-    assert f"{np.exp(lost['sink']):.1f} times smaller, a KL of {lost['sink']:.2f}" in healed
-    assert lost["sink"] < 0.6 * lost["fifo"]
+    assert f"{np.exp(kl['sink']):.1f} times smaller, a KL of {kl['sink']:.2f}" in healed
 
 
 def test_the_scene_of_the_first_token_ends_with_its_chart() -> None:
@@ -244,16 +235,15 @@ def test_without_its_package_a_model_is_seen_in_its_recording(
 ) -> None:
     monkeypatch.setattr(loading, "_SHARED", {})
     monkeypatch.setattr(gguf_file, "NAMED_MODELS", {"smollm2": "no_such_package"})
-    tried = open_page("answers", **story_chapters()[5].link)
+    tried = open_page("answers", model="smollm2", file="evening")
 
     assert [error.value for error in tried.error] == [
         plain("The model 'smollm2' cannot be loaded: " + gguf_file.NO_MODEL + ".")
     ]
-    assert "Recorded: SmolLM2" in " ".join(words.value for words in tried.markdown)
-    for policy in smollm2.POLICIES:
-        title = read_policy(policy).title
-        tried.selectbox(key="answers/look").set_value(read_policy(policy).name).run()
-        assert f"Damage to each word with {title}" in html(settled(tried))
+    assert "Recorded with SmolLM2" in " ".join(caption.value for caption in tried.caption)
+    forgotten = html(tried)
+    tried.button(key="answers/restore").click().run()
+    assert html(settled(tried)) != forgotten
 
 
 def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:

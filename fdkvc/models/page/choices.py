@@ -80,7 +80,7 @@ SECTION = Field(
     "Section",
     name="section",
     default="why",
-    choices={"why": "Why this answer", "back": "Restore evicted words", "damage": "Damage"},
+    choices={"why": "Why this answer", "back": "Restore evicted words"},
 )
 _READ = (BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
 FIELDS = (MODEL, *_READ, MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, SECTION)
@@ -142,7 +142,7 @@ def starters_of(page: str) -> tuple[str, ...]:
 def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None:
     """Return the recording of a conversation, if there is one and the user has not run it live."""
     recorded = shipped_answer()
-    if st.session_state.get(f"{page}/live") or held(page, SECTION) not in (SECTION.default, "back"):
+    if st.session_state.get(f"{page}/live"):
         return None
     chosen = held(page, MODEL), held(page, BEGINNING), held(page, STOPS), conversation.messages
     if chosen != ("smollm2", recorded.file, recorded.stops, ()):

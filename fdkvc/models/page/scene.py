@@ -167,7 +167,7 @@ def show_recorded(
             st.session_state[f"{page}/live"] = True
             st.rerun()
         words = f"Recorded with {recorded.model}. Live, you can also write to it, and see why each "
-        st.caption(plain(f"{words}word was written and what eviction damages. {missing}".strip()))
+        st.caption(plain(f"{words}word was written. {missing}".strip()))
     st.subheader("Restore evicted words", anchor=False)
     titles = {
         name: title for name, title in conversation.titles.items() if name in recorded.restored

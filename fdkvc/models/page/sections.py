@@ -1,4 +1,4 @@
-"""Below the chat: why, restored words, damage, and downloads."""
+"""Below the chat: why, restored words, and downloads."""
 
 from functools import partial
 
@@ -6,7 +6,6 @@ import streamlit as st
 
 from fdkvc.models.page.choices import SECTION
 from fdkvc.models.page.conversation import Answered
-from fdkvc.models.page.damage import show_damage
 from fdkvc.models.page.loading import MODEL
 from fdkvc.models.page.restore import show_restored
 from fdkvc.models.page.scene import answers_table
@@ -50,7 +49,7 @@ def show_model_note(key: str, name: str, parameters: int, remark: str = "") -> N
 
 def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
-    shows = {"why": show_why, "back": show_restored, "damage": show_damage}
+    shows = {"why": show_why, "back": show_restored}
     sections = {name: partial(show, page, answered) for name, show in shows.items()}
     tables = {"answers.csv": answers_table(answered), **open_section_of(page, SECTION, sections)}
     files = {name: csv_text(table) for name, table in tables.items()}

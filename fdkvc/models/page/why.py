@@ -14,7 +14,6 @@ from fdkvc.models import answer_causes as causes
 from fdkvc.models.page import choices
 from fdkvc.models.page.conversation import FULL, Answered, answer_words
 from fdkvc.models.report.answer import shown_words
-from fdkvc.models.report.damage import OTHERS
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held
 from fdkvc.ui.frame import show_grid
@@ -26,6 +25,9 @@ SHARES = {"attention if cached": "all_there", "actual attention": "attended"}
 
 EVICTED_WORDS = 8
 """Rows in the table of evicted words."""
+
+OTHERS = "function words and marks"
+"""The last row of that table."""
 
 PROMPT = -1
 """Stands for the model's own system prompt among the numbers of passages."""

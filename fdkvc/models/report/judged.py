@@ -15,6 +15,7 @@ from fdkvc.models.judged import (
     PLANNED,
     UNCORRECTED,
     judged_table,
+    kl_rows,
     part_title,
     planned_comparisons,
     right_rows,
@@ -23,6 +24,7 @@ from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "Values that SmolLM2 still gets right"
+KL_TITLE = "How far SmolLM2's predictions move"
 COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
@@ -47,11 +49,23 @@ ABOUT = (
 @cache
 def judged_chart(theme: Theme) -> Spec:
     """Return the share of values right with each policy on the first data, with its interval."""
-    rows = right_rows()
-    dots = 100 * rows[["mean", "ci_low", "ci_high"]]
-    dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
     subtitle = f"% of those right with the full cache; {FIRST}, {ENTRIES} tokens"
-    return dots_chart(dots, TITLE, subtitle, theme)
+    return _policies_chart(right_rows(), TITLE, subtitle, theme, scale=100)
+
+
+@cache
+def kl_chart(theme: Theme) -> Spec:
+    """Return the KL of each policy on the first data, with its interval."""
+    subtitle = f"KL from the full cache, nats per token; {FIRST}, {ENTRIES} tokens"
+    return _policies_chart(kl_rows(), KL_TITLE, subtitle, theme)
+
+
+def _policies_chart(
+    rows: pd.DataFrame, title: str, subtitle: str, theme: Theme, scale: int = 1
+) -> Spec:
+    dots = scale * rows[["mean", "ci_low", "ci_high"]]
+    dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
+    return dots_chart(dots, title, subtitle, theme)
 
 
 def judged_grids() -> dict[str, Grid]:
