@@ -16,10 +16,11 @@ from playwright.sync_api import Browser, FloatRect, Page, ViewportSize
 
 from benchmarks import ROOT
 from benchmarks.live_app import app_in_chromium, settled
+from fdkvc.charts.picture import picture
 from fdkvc.charts.theme import LIGHT
 from fdkvc.models.report.judged import judged_chart
-from fdkvc.player.report import drawing, report_html
-from fdkvc.player.scene import moment_html
+from fdkvc.player.payload import pack
+from fdkvc.player.scene import scene_html, sentences_of
 from fdkvc.tour.chapters import TITLES
 from fdkvc.tour.story import story_chapters
 
@@ -27,6 +28,7 @@ SCENE = 2
 """The index of the story's scene that the picture of *Step through* shows."""
 
 STILL_SIZE: ViewportSize = {"width": 1440, "height": 940}
+CHART_WIDTH = 560
 COLOURS = 128
 
 MOVING = "forgotten"
@@ -55,32 +57,32 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     with app_in_chromium() as (browser, address, _):
         pictures = {f"{MOVING}.gif": moving_picture(forgotten_word(browser, address))}
-        pictures |= {f"{name}.png": picture for name, picture in still_pictures(browser)}
-    for name, picture in pictures.items():
-        (folder / name).write_bytes(picture)
-        print(f"{folder / name}, {len(picture) / 1024:.0f} KiB")
+        pictures |= {f"{name}.png": png for name, png in still_pictures(browser)}
+    for name, content in pictures.items():
+        (folder / name).write_bytes(content)
+        print(f"{folder / name}, {len(content) / 1024:.0f} KiB")
 
 
 def still_pictures(browser: Browser) -> Iterator[tuple[str, bytes]]:
-    """Write a scene and a chart as pages, and yield their pictures with their names."""
+    """Yield pictures of a scene, as the app saves it, and of a chart, with their names."""
     scene = story_chapters()[SCENE]
     assert scene.run is not None
-    words = " ".join(scene.sentences)
-    chart = drawing(judged_chart(LIGHT), "judged")
-    pages = {
-        "step": moment_html(scene.run, TITLES[SCENE], scene.turn, scene.token, words),
-        "judged": report_html("Judged", [], {"judged": chart}, ""),
+    sentences = sentences_of([scene.run], scene.token)
+    packed = pack(scene.run, "scene")
+    files = {
+        "step.html": scene_html(TITLES[SCENE], packed, scene.turn, scene.token, sentences),
+        "judged.svg": picture(judged_chart(LIGHT), LIGHT, CHART_WIDTH),
     }
     with tempfile.TemporaryDirectory() as folder:
         page = browser.new_page(viewport=STILL_SIZE, color_scheme="light")
-        for name, html in pages.items():
-            file = Path(folder) / f"{name}.html"
-            file.write_text(html, "utf-8")
+        for name, text in files.items():
+            file = Path(folder) / name
+            file.write_text(text, "utf-8")
             page.goto(file.as_uri())
             page.locator(".stage .where, svg").first.wait_for()
             page.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
-            subject = page.locator("section svg") if name == "judged" else page
-            yield name, small_png(subject.screenshot(animations="disabled"))
+            subject = page.locator("svg").first if file.suffix == ".svg" else page
+            yield file.stem, small_png(subject.screenshot(animations="disabled"))
         page.close()
 
 
@@ -130,10 +132,10 @@ def moving_picture(frames: Iterator[Frame]) -> bytes:
         durations.append(frame.milliseconds)
     palette = stacked(images[0], images[-1]).quantize(COLOURS)
     drawn = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
-    picture = BytesIO()
+    animation = BytesIO()
     options = {"save_all": True, "append_images": drawn[1:], "duration": durations, "loop": 0}
-    drawn[0].save(picture, "GIF", optimize=True, **options)
-    return picture.getvalue()
+    drawn[0].save(animation, "GIF", optimize=True, **options)
+    return animation.getvalue()
 
 
 def stacked(*images: Image.Image) -> Image.Image:
@@ -147,9 +149,9 @@ def stacked(*images: Image.Image) -> Image.Image:
 
 def small_png(png: bytes) -> bytes:
     """Return a PNG with as few colours as such a picture needs."""
-    picture = Image.open(BytesIO(png)).convert("RGB").quantize(COLOURS)
+    image = Image.open(BytesIO(png)).convert("RGB").quantize(COLOURS)
     small = BytesIO()
-    picture.save(small, "PNG", optimize=True)
+    image.save(small, "PNG", optimize=True)
     return small.getvalue()
 
 

@@ -1,7 +1,7 @@
 """Colours, marks and dashes, without charts: code that only names a colour does not load Altair.
 
 The colours of charts, topics, policies and verdicts are here; other colours of a page are in
-`ui/page.css` and `fdkvc.runs.page`. Topics have hues: those of Okabe and Ito (2008, *Color
+`ui/page.css` and `player/scene.css`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), distinct for people with colour-vision deficiencies, and an eighth after Tol
 (2021, *Colour Schemes*). A policy has one colour and one mark on every chart and page, FD-KVC a
 hue that no topic has; a variant and a wrapped policy have those of the policy inside, with a dash
@@ -181,7 +181,7 @@ VARIABLES = {
     **_numbered("terms", LIGHT.terms, DARK.terms),
     **_numbered("policies", LIGHT.policies, DARK.policies),
 }
-"""CSS variables of pages and reports by name: a colour on light pages and one on dark ones."""
+"""CSS variables of pages and saved scenes by name: a colour on light pages and one on dark ones."""
 
 _rules = [f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()]
 ROOT = f":root {{{''.join(_rules)}--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"

@@ -13,10 +13,7 @@ KINDS: Mapping[str, type[Run]] = {
 }
 
 
-def read_run(content: bytes | str, *kinds: str) -> Record:
-    """Read a ``run.json`` of the given kinds, by default of any of `KINDS`.
-
-    Raises a ValueError that names what is wrong and where.
-    """
+def read_run(content: bytes | str) -> Record:
+    """Read a ``run.json``; a ValueError names what is wrong and where."""
     types = {name: (run.settings_type, run.depends) for name, run in KINDS.items()}
-    return parse_run(content, types, kinds)
+    return parse_run(content, types)

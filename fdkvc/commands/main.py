@@ -14,7 +14,7 @@ from fdkvc.runs.endings import ENDINGS
 
 ERROR = 2
 
-FILES = {"claim": ".csv", "forgot": ".svg", "report": ".html"}
+FILES = {"claim": ".csv", "forgot": ".svg"}
 """The suffix of the file that ``--out`` names, for the commands that write one."""
 
 MAX_MESSAGE_LENGTH = 1000

@@ -24,8 +24,7 @@ RUNS = {
     "live": "models.command:live",
     "claim": "models.claim:claim",
     "trace": "paper.commands:trace",
-    "report": "commands.report:report",
-    "repeat": "commands.report:repeat",
+    "repeat": "commands.repeat:repeat",
 }
 """The function of each command, which is imported once the command is chosen."""
 
@@ -92,13 +91,6 @@ class _Parser(argparse.ArgumentParser):
 
     def tools(self) -> None:
         self.flag("--tools", "begin each dialog with the tools that its file lists")
-
-    def read_again(self) -> None:
-        model = "model whose answers the run measured; default: the bundled one"
-        self.option("--model", "FOLDER", model)
-        named = "default: the file that it names"
-        self.option("--dialogs", "FILE", f"dialogs that it read; {named}, or two example dialogs")
-        self.tools()
 
 
 def _add_settings(command: str, parser: _Parser) -> None:
@@ -245,15 +237,11 @@ def build_parser() -> _Parser:
     files = "write entries.csv, turns.csv and README.md to this folder"
     trace.option("--out", "DIR", files, required=True)
 
-    report = command("report", "write claims, tables, figures and examples as one HTML file")
-    run = "repeat the run of this run.json and report on it; default: the paper's run"
-    report.option("--run", "FILE", run, dest="run_file")
-    report.read_again()
-    report.workers()
-    report.option("--out", "FILE", "write this file, such as report.html", required=True)
-
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
-    repeat.read_again()
+    repeat.option("--model", "FOLDER", "model that the run measured; default: the bundled one")
+    dialogs_help = "dialogs that it read; default: the file that it names, or two example dialogs"
+    repeat.option("--dialogs", "FILE", dialogs_help)
+    repeat.tools()
     repeat.workers()
     return parser

@@ -20,9 +20,6 @@ from fdkvc.synthetic.scenarios import custom_scenario
 LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
 """Names of as many topics as a dialog may have."""
 
-MOMENT_POLICY = "fd-kvc"
-"""The policy of a report's examples."""
-
 
 def nearly_kept(run: StageRun) -> tuple[int, int | None]:
     """Return the turn after the first change of topic, and the best entry that it evicted.

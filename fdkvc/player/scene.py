@@ -5,25 +5,23 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 
+from fdkvc.charts.theme import ROOT
 from fdkvc.core.limits import MAX_EXPLAINED_ENTRIES
 from fdkvc.player.drawn import script, style
 from fdkvc.player.moments import value_sentences, why_sentences
-from fdkvc.player.payload import pack
 from fdkvc.player.run import StageRun
-from fdkvc.runs.page import css, page
 
 Sentences = Mapping[str, Sequence[str]]
 """Sentences by turn and token, as ``"3 17"``."""
 
 
-def sentences_of(
-    runs: Sequence[StageRun], entry: int | None, *, all_entries: bool = True, lanes: bool = False
-) -> Sentences:
+def sentences_of(runs: Sequence[StageRun], entry: int | None, *, lanes: bool = False) -> Sentences:
     """Return the sentences on each entry in each turn; in `lanes`, a joined text for each run.
 
-    For a large run, or unless `all_entries`, only those on `entry`; for a long run, none. In lanes,
-    a piece of a value that is needed later has the sentences on the value.
+    For a large run, only those on `entry`; for a long run, none. In lanes, a piece of a value that
+    is needed later has the sentences on the value.
     """
     if any(run.long for run in runs):
         return {}
@@ -31,7 +29,7 @@ def sentences_of(
     for run in runs:
         rows = run.entries[["turn", "token"]].itertuples(index=False, name=None)
         pairs.update(rows)
-    if not all_entries or len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
+    if len(pairs) * len(runs) > MAX_EXPLAINED_ENTRIES:
         pairs = set()
     if entry is not None:  # also in turns in which it is no longer cached
         pairs |= {(turn, entry) for turn in range(runs[0].dialogs.turns)}
@@ -45,30 +43,16 @@ def sentences_of(
     return sentences
 
 
-def moment_html(
-    run: StageRun,
-    title: str,
-    turn: int,
-    token: int | None,
-    words: str = "",
-) -> str:
-    """Return a turn of a run as a page, with sentences on one entry only."""
-    sentences = sentences_of([run], token, all_entries=False)
-    return scene_html(title, pack(run, "moment"), turn, token, sentences, words)
-
-
 def scene_html(
     title: str,
     packed: bytes,
     turn: int,
     entry: int | None,
     sentences: Sentences,
-    words: str = "",
 ) -> str:
     """Return a stage as a page that opens at a turn, with an entry pinned unless it is None.
 
-    `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`; `words` appear
-    above the stage.
+    `packed` is from `fdkvc.player.payload`, `sentences` are from `sentences_of`.
     """
     view = {"session": "file", "received": 0, "run": "", "turn": turn, "entry": entry}
     view["sentences"] = []
@@ -84,12 +68,21 @@ def scene_html(
         "mount({ data, parentElement: document.querySelector('#scene') });"
     )
     body = (
-        f"<header><h1>{escape(title)}</h1>"
-        + (f"<p>{escape(words)}</p>" if words else "")
-        + f'</header>\n<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
+        f"<header><h1>{escape(title)}</h1></header>\n"
+        f'<div id="scene"></div>\n<script type="module">\n{module}\n</script>'
     )
-    return page(title, body, f"{style()}{css('scene')}")
+    own_style = Path(__file__).with_name("scene.css").read_text("utf-8")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{ROOT}{style()}{own_style}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
 
+
+# Only what is in the file may load, so that no mistake can fetch anything.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 _BEGIN = """
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

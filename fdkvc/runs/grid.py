@@ -168,8 +168,7 @@ def html_table(
 ) -> str:
     """Return a table of columns with these names and of cells in HTML, which scrolls.
 
-    `kind` is its class in CSS: ``grid``, ``grid words`` with all columns aligned left, or
-    ``scrolls`` on a page. `caption` is read aloud.
+    `kind` is its class in CSS, ``grid`` or ``scrolls``; `caption` is read aloud.
     """
     heads = ""
     for name in names:

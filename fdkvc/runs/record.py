@@ -147,9 +147,8 @@ def source_digest() -> str:
 def parse_run(
     content: bytes | str,
     kinds: Mapping[str, tuple[type, Mapping[str, Any]]],
-    allowed: Sequence[str] = (),
 ) -> Record:
-    """Read a ``run.json`` of the allowed kinds, by default of any.
+    """Read a ``run.json``.
 
     `kinds` has the type of a kind's settings, and the types of what else its numbers depend on.
     Raises a ValueError that names what is wrong and where.
@@ -195,10 +194,6 @@ def parse_run(
     if name not in kinds:
         raise ValueError(
             f"the file is a run of kind {name!r}, but must be one of {', '.join(kinds)}"
-        )
-    if allowed and name not in allowed:
-        raise ValueError(
-            f"the file is a run of kind {name!r}: use `python -m fdkvc repeat run.json`"
         )
     # 2. The parameters: the fields of the settings, and what else the numbers depend on.
     settings_type, depends = kinds[name]

@@ -86,17 +86,3 @@ def show_files(
 def files_of(run: Run) -> Mapping[str, str]:
     """Return the files of a run, made once."""
     return run.files
-
-
-def report_button(page: str, report: Callable[[], str], description: str, name: str) -> None:
-    """Offer a report, made at the click outside the session's script; `what` names its content."""
-    offer_file(
-        f"{page}/report",
-        name,
-        report,
-        label="Report as one HTML file",
-        icon="description",
-        help=plain(
-            f"{description}, with everything needed to repeat them: for a review or a team."
-        ),
-    )

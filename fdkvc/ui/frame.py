@@ -15,7 +15,6 @@ from fdkvc.charts.theme import DARK, LIGHT, ROOT, Theme
 from fdkvc.core.parameters import Field
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import one_blas_thread
-from fdkvc.runs.page import css
 from fdkvc.ui import fields
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.markdown import plain
@@ -41,8 +40,9 @@ FIRST = "pages/start.py"
 
 _FRAMED = "framed"
 
-_RULES = Path(__file__).with_name("page.css").read_text("utf-8") + css("answer")
-STYLE = f"<style>{ROOT}{_RULES}</style>"
+_FOLDER = Path(__file__).parent
+_RULES = [(_FOLDER / name).read_text("utf-8") for name in ("page.css", "answer.css")]
+STYLE = f"<style>{ROOT}{''.join(_RULES)}</style>"
 """Style sheet of every page."""
 
 Drawn = TypeVar("Drawn")

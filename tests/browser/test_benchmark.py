@@ -88,23 +88,6 @@ def test_the_papers_run_is_shown_at_once(page: Page) -> None:
     look_at_the_tables(page)
 
 
-def test_the_papers_run_is_handed_over_as_one_file(page: Page, tmp_path: Path) -> None:
-    open_page(page, "Benchmark")
-    page.get_by_role("button", name="Download", exact=True).click()
-    downloaded(page, "Report as one HTML file", tmp_path)
-    (report,) = tmp_path.glob("*-seed-0-budget-56-*-report.html")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(report.as_uri())
-    expect(page.get_by_role("navigation").get_by_role("link", name="Claims")).to_be_visible()
-    scene = page.frame_locator("iframe.scene").first
-    expect(scene.get_by_role("status")).to_contain_text("Turn 3: ")
-    scene.get_by_role("button", name="Next", exact=True).click()
-    expect(scene.get_by_role("status")).to_contain_text("Turn 4: ")
-    expect(scene.get_by_role("region", name="Why")).to_contain_text("from turn")
-    assert {url.partition(":")[0] for url in asked} == {"file"}
-
-
 def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     open_page(page, "Benchmark", dialogs=20)
     run(page, 20)

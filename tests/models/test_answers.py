@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.commands.kinds import read_run
 from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.transcripts import Transcript
@@ -455,8 +454,6 @@ def test_the_command_writes_what_its_help_and_document_say(
     for other, sentence in others:
         assert run("repeat", out / "run.json", "--model", other) == 2
         assert capsys.readouterr().err == f"fdkvc: {sentence}\n"
-    with pytest.raises(ValueError, match="'answers': use `python -m fdkvc repeat"):
-        read_run((out / "run.json").read_text(), "benchmark")
     parameters = about["parameters"]
     for name, value, sentence in (
         ("baseline", "tova", "parameters.baseline: 'tova' is not one of its policies"),

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from fdkvc.paper.page.claims_html import claims_html
 from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.finding import FEWEST_VARYING, changed_verdicts, finding, finding_text
-from fdkvc.paper.report.claims import claims_html
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from tests.studies import few_dialogs, other_budget, paper_study

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import shlex
-from html import escape, unescape
+from html import escape
 from io import StringIO
 from pathlib import Path
 from threading import Event
@@ -18,7 +18,6 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
-from fdkvc.commands.parser import build_parser
 from fdkvc.conversations.arguments import forgotten, worst_losses
 from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_file
 from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recording
@@ -54,7 +53,7 @@ from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import replay as replay_page
 from fdkvc.verdict.page import verdict as verdict_page
 from fdkvc.verdict.page.choices import VIEW
-from fdkvc.verdict.page.replay import FileRun, Replayed, replay_file, report_of
+from fdkvc.verdict.page.replay import FileRun, Replayed, replay_file
 from fdkvc.verdict.search import find_sizes
 from fdkvc.verdict.sentences import card_grid, card_sentences, short_grid
 from tests.app_pages import (
@@ -591,15 +590,6 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     assert (about["file"], about["source"]) == (file.digest, RECORDING.source)
     assert about["budgets"] == sorted({*recomputed.budget})
 
-    report = report_of(done)
-    command = re.search("python -m fdkvc dialogs --dialogs FILE .* --out results", report)
-    assert command is not None
-    asked = build_parser().parse_args(command[0].split()[3:])
-    assert (asked.policies, asked.plan, asked.baseline) == (["fifo", "h2o"], "llama-3.1-8b", "h2o")
-    for sentence in card_sentences(done.card_for(SHAPES[SHAPE.default], 0.95)):
-        assert sentence in unescape(report)
-    assert "A failed call: FIFO loses" in report
-
 
 def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans() -> None:
     app = open_page("dialogs", file="rental", policies="surprisal,h2o", budget=256)
@@ -901,16 +891,6 @@ def test_a_forgotten_argument_of_another_dialog_is_shown_at_its_turn() -> None:
     settled(app.run())
     assert (shown_turn(app), link_of(app)["dialog"]) == (row["turn"], "1")
     assert f"needs {plain(row['slot'])} = *{plain(row['value'])}*" in app.header[0].value
-
-
-def test_what_a_file_says_is_text_in_its_report() -> None:
-    said = [{"role": "user", "content": NASTY}, {"role": NASTY, "content": "at six?"}]
-    file = read_dialog_file(json.dumps([{"id": NASTY, "messages": said}]).encode(), "own.json")
-    settings = Replay((policy_named("fifo"),), (1,))
-    done = replayed(settings, file)
-
-    assert NASTY in done.table.dialog.tolist()
-    assert "<img" not in report_of(done)
 
 
 def paste(app: AppTest, text: str) -> AppTest:

@@ -13,9 +13,9 @@ from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
+from fdkvc.paper.page.figures import sweep_chart
 from fdkvc.paper.page.past import Kind, Past
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-from fdkvc.paper.report.figures import sweep_chart
 from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable

@@ -7,10 +7,10 @@ from typing import Any
 import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
+from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted, name_of
 from fdkvc.paper.replication.claims import ClaimResult, claim_results
 from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
-from fdkvc.paper.report.claims import MARKS, STYLE, claims_html, counted, name_of
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
 from fdkvc.ui.markdown import Markdown, plain

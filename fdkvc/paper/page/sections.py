@@ -7,7 +7,6 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from fdkvc.conversations.sources import Sources
 from fdkvc.core.parameters import Field
 from fdkvc.paper.page import ablation, choices
 from fdkvc.paper.page.alignment import show_alignment
@@ -16,22 +15,11 @@ from fdkvc.paper.page.figures import show_figures
 from fdkvc.paper.page.past import Kind, Past, listed_runs, open_run
 from fdkvc.paper.page.runs import show_runs
 from fdkvc.paper.page.tables import show_tables
-from fdkvc.paper.report.document import papers_report, study_report
-from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
 from fdkvc.runs.export import stem_of
-from fdkvc.ui.downloads import files_of, report_button, show_files
+from fdkvc.ui.downloads import files_of, show_files
 from fdkvc.ui.fields import held, hold
 from fdkvc.ui.frame import open_section_of
-
-
-def report_of(study: Study) -> str:
-    """Return a study as a report, with a failed call in the project's own dialogs."""
-    recordings, _ = Sources().read_recordings()
-    if study is papers_run().study:
-        return papers_report(recordings)
-    return study_report(study, recordings)
-
 
 SECTIONS: dict[str, tuple[str, Callable[[str, Study], None]]] = {
     "claims": ("Claims", show_claims),
@@ -104,7 +92,5 @@ def _offer(page: str, visible_run: Past, stem: str) -> None:
     if study is None:
         names = ["run.json", *run.tables]
     else:
-        content = "Verdict, claims, tables, figures and three interactive examples"
-        report_button(page, lambda: report_of(study), content, f"{stem}-report.html")
         names = [*FILES, *(f"sweep_{parameter}.csv" for parameter in study.sweeps)]
     show_files(page, partial(files_of, run), names, stem)

@@ -1,18 +1,36 @@
 """The paper's tables, measured and published."""
 
+from html import escape
+from pathlib import Path
+
 import streamlit as st
 
+from fdkvc.charts.theme import TINTS, hue_of
+from fdkvc.core.words import signed
 from fdkvc.paper.page.claims import EVERY, choose_verdict
-from fdkvc.paper.replication.cells import MeasuredTable, measured_tables, verdicts_of
-from fdkvc.paper.replication.rules import LEGEND, POWER
-from fdkvc.paper.report.tables import STYLE, measured_html
+from fdkvc.paper.replication.cells import (
+    MeasuredTable,
+    marked_words,
+    measured_tables,
+    sign_of,
+    unit_named,
+    verdicts_of,
+)
+from fdkvc.paper.replication.facts import Fact
+from fdkvc.paper.replication.rules import LEGEND, POWER, RULES
 from fdkvc.paper.study import Study
+from fdkvc.runs.grid import html_table
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import Markdown, plain
 
 EXPECTED = (
     "Open is not evidence against a figure: if the paper's 600 dialogs and 600 of ours come from "
     f"one population, only {POWER} % of the varying figures are expected to be reproduced."
+)
+
+STYLE = Path(__file__).with_name("tables.css").read_text("utf-8") + "".join(
+    f".grid .{rule.verdict.replace(' ', '-')} {{ background: {TINTS[rule.tone]}; }}\n"
+    for rule in RULES
 )
 
 
@@ -51,3 +69,29 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
     for table in filter(lambda table: table.cells, tables):
         st.header(plain(table.heading), anchor=False)
         st.html(measured_html(table))
+
+
+def measured_html(table: MeasuredTable) -> str:
+    """Return a table of the paper: measured figures above published ones, with verdict signs."""
+    columns = [table.corner, *table.columns.values()]
+    measured = {row for row, _ in table.cells}
+    rows = []
+    for row, label in table.rows.items():
+        if row in measured:
+            heading = f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"
+            cells = [_cell(table.cells.get((row, column))) for column in table.columns]
+            rows.append([heading, *cells])
+    return html_table(columns, rows, f"{table.heading}, measured and published")
+
+
+def _cell(fact: Fact | None) -> str:
+    if fact is None:
+        return "<td></td>"
+    name = (fact.verdict or "").replace(" ", "-")
+    printed = ""
+    if fact.published is not None:
+        unit = unit_named(fact.metric)
+        difference = signed(unit.scale * fact.difference, unit.digits)
+        words = f"{sign_of(fact)} {fact.published.words} ({difference})".strip()
+        printed = f"<small>{escape(words)}</small>"
+    return f"<td class='{name}'>{escape(marked_words(fact))}{printed}</td>"

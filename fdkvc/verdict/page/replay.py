@@ -25,7 +25,6 @@ from fdkvc.ui.lru import cached
 from fdkvc.verdict.card import Card, ways_for
 from fdkvc.verdict.checked import CHECKED_WITH, read_card
 from fdkvc.verdict.page.vectors import ReadRecordings, read_file
-from fdkvc.verdict.report import replay_report
 from fdkvc.verdict.results import ReplayRun, at_sizes
 from fdkvc.verdict.search import find_sizes, start_workers
 from fdkvc.verdict.today import Today, TodayLoss, lose_today
@@ -154,10 +153,3 @@ def check_replay(
 def read_on(result: Forgot, on_read: OnRead) -> Forgot:
     """Let that model read on after a compaction."""
     return after_compaction.read_on(shared_language_model(CHECKED_WITH), result, on_read)
-
-
-def report_of(replayed: Replayed) -> str:
-    """Return a run as a report with its first failed call."""
-    total, requested = len(replayed.file.transcripts), len(replayed.recordings)
-    note = [f"These are {requested:,} of {total:,} dialogs of a file."] if requested < total else []
-    return replay_report(replayed, note)

@@ -30,7 +30,7 @@ from fdkvc.models.numpy.model_folder import parse_config
 from fdkvc.policies import CANDIDATES, Policy, read_policy
 from fdkvc.policies.ways import MESSAGES, way_words
 from fdkvc.ui import fields
-from fdkvc.ui.downloads import offer_zip, report_button, show_chart
+from fdkvc.ui.downloads import offer_zip, show_chart
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import arrive
 from fdkvc.ui.frame import page_theme, panel, show_grid
@@ -58,7 +58,6 @@ from fdkvc.verdict.page.replay import (
     lose_in_file,
     measured_recordings,
     replay_file,
-    report_of,
 )
 from fdkvc.verdict.page.vectors import LETTERS, VECTORS
 from fdkvc.verdict.results import prompt_size
@@ -475,7 +474,7 @@ def _notes(replayed: Replayed) -> list[str]:
 
 
 def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
-    """Offer the transcript at the worst loss, the command line, the files and a report."""
+    """Offer the transcript at the worst loss, the command line and the files."""
     if any(held(page, field) != value for field, value in _shown_values(card)[1:]) and st.button(
         "Show this setting in the transcript",
         key=f"{page}/verdict/show",
@@ -486,8 +485,6 @@ def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
         st.code(command, language=None, wrap_lines=True)
     name = f"fdkvc-{Path(replayed.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
     offer_zip(f"{page}/verdict/zip", f"{name}.zip", lambda: replayed.files, "Download")
-    report = partial(report_of, replayed)
-    report_button(f"{page}/verdict", report, "The card and all tables", f"{name}.html")
 
 
 def _command(run: FileRun, added: tuple[str, ...], model: str, today: Today, checked: bool) -> str:

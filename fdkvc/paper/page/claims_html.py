@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
@@ -11,7 +12,6 @@ from fdkvc.paper.replication.claims import (
     measured_words,
     recomputed_words,
 )
-from fdkvc.runs.page import css
 
 MARKS: dict[str | None, tuple[str, str]] = {
     "holds": ("✓", "confirmed"),
@@ -22,7 +22,7 @@ MARKS: dict[str | None, tuple[str, str]] = {
 }
 """The sign of each verdict on a claim, and what it means."""
 
-STYLE = css("claims")
+STYLE = Path(__file__).with_name("claims.css").read_text("utf-8")
 
 
 def name_of(verdict: str | None) -> str:

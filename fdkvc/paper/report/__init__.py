@@ -1,1 +1,0 @@
-"""The report on the paper's tables, figures and claims."""
