@@ -5,12 +5,12 @@
 The text is a turn of the system: a model reads it, and a policy may evict it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from fdkvc.core.json_input import parse_within
+from fdkvc.core.json_input import JsonObject, parse_within
 from fdkvc.core.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
 from fdkvc.core.unread import Unread, has_words
 
@@ -21,7 +21,7 @@ SCHEMAS = ("parameters", "parametersJsonSchema", "input_schema", "inputSchema")
 """Fields of a tool with the schema of its arguments, the first that has any."""
 
 
-def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
+def listed_tools(value: JsonObject, unread: Unread) -> tuple[Tool, ...]:
     """Return the tools that a request lists, in the layout of OpenAI, Anthropic, Gemini or Bedrock.
 
     The list, or a tool in it, may be a text of JSON. Built-in tools, which are not described as
@@ -50,7 +50,7 @@ def listed_tools(value: Mapping[str, Any], unread: Unread) -> tuple[Tool, ...]:
     return tuple(dict.fromkeys(tools))
 
 
-def _owners(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _owners(value: JsonObject) -> Iterator[JsonObject]:
     """Yield the objects that may list tools: a request or a dialog, and its system prompts."""
     body = value.get("body")
     owner = body if isinstance(body, dict) else value

@@ -20,6 +20,9 @@ from fdkvc.core.limits import (
 from fdkvc.core.parameters import check_most
 from fdkvc.core.words import error_reason
 
+JsonObject = Mapping[str, Any]
+"""An object of JSON, which is not changed."""
+
 WORDS: Mapping[type, str] = {
     dict: "an object",
     list: "a list",
@@ -153,7 +156,7 @@ def json_only(value: Any) -> Any:
     raise ValueError("it is not a JSON value")
 
 
-def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+def require(owner: JsonObject, name: str, kind: type, place: str) -> Any:
     """Return a required field of an object, of a given type.
 
     Raises a ValueError that begins with the place and names the field.
@@ -170,7 +173,7 @@ def require(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
     return value
 
 
-def optional(owner: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+def optional(owner: JsonObject, name: str, kind: type, place: str) -> Any:
     """Return a field as `require` does, or an empty value if it is missing or null."""
     return kind() if owner.get(name) is None else require(owner, name, kind, place)
 

@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from typing import Any
 
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.limits import MAX_UNREAD_KINDS
 from fdkvc.core.transcripts import clean_name
 
@@ -93,7 +94,7 @@ class Unread(Counter[str]):
         """Count a part, a block or an item by its type."""
         self.add(THINKING if is_thinking(kind) else f"part of type {clean_name(kind)!r}")
 
-    def fields(self, owner: Mapping[str, Any], read: Container[str]) -> None:
+    def fields(self, owner: JsonObject, read: Container[str]) -> None:
         """Count each field of an object that has words and is not among those read."""
         thinking = False  # several fields may repeat the same reasoning: it counts once
         for name, value in owner.items():

@@ -5,7 +5,6 @@ or rejected with one sentence that names the place.
 """
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -35,14 +34,14 @@ from fdkvc.conversations.formats import (
     tooltalk,
 )
 from fdkvc.conversations.formats.agents import session_of
-from fdkvc.conversations.formats.base import Format, read_each
+from fdkvc.conversations.formats.base import Dialogs, Format, read_each
 from fdkvc.conversations.formats.messages import is_message
 from fdkvc.conversations.formats.responses import is_item_type
 from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.extensions import register_installed
-from fdkvc.core.json_input import check_structure, parse_json, read_bytes
+from fdkvc.core.json_input import JsonObject, check_structure, parse_json, read_bytes
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
     MAX_DIALOG_FILE_LINES,
@@ -298,7 +297,7 @@ def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
     return [*map(_dialog, values)], file_unread
 
 
-def _dialogs_by_id(value: Mapping[str, Any]) -> list[Any]:
+def _dialogs_by_id(value: JsonObject) -> list[Any]:
     """Return the dialogs of an object that names each by its id, or the one that it is."""
     if _format_of(value) is not None:
         return [value]
@@ -309,9 +308,7 @@ def _dialogs_by_id(value: Mapping[str, Any]) -> list[Any]:
     return dialogs
 
 
-def _read(
-    value: Mapping[str, Any], number: int, calls: bool
-) -> Iterator[Transcript | SkippedError]:
+def _read(value: JsonObject, number: int, calls: bool) -> Dialogs:
     format = _format_of(value)
     if format is None:
         place = seems_to_be(f"dialog {number}", value)
@@ -336,13 +333,13 @@ def _are_messages(values: list[Any]) -> bool:
     return not has_parents and (is_message(first) or _is_item(first))
 
 
-def _is_item(value: Mapping[str, Any]) -> bool:
+def _is_item(value: JsonObject) -> bool:
     """Whether an object is an item of a response other than a message, such as a call."""
     is_typed = isinstance(value.get("type"), str) and is_item_type(value["type"])
     return is_typed and not is_message(value)
 
 
-def _format_of(value: Mapping[str, Any]) -> Format | None:
+def _format_of(value: JsonObject) -> Format | None:
     """Return the format that fits an object, None if none does."""
     return next((format for format in FORMATS.values() if format.fits(value)), None)
 

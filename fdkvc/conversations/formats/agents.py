@@ -15,11 +15,11 @@ from itertools import chain, starmap
 from json import JSONDecoder
 from typing import Any, Protocol
 
-from fdkvc.conversations.formats.base import Format, Placed, parts_in
+from fdkvc.conversations.formats.base import Dialogs, Format, Placed, parts_in
 from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
 from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
-from fdkvc.core.json_input import check_structure, parse_json
+from fdkvc.core.json_input import JsonObject, check_structure, parse_json
 from fdkvc.core.limits import (
     MAX_CONTEXT_MESSAGES,
     MAX_DIALOG_FILE_LINES,
@@ -60,14 +60,14 @@ LEFT_BRANCH = "message before which the user went back"
 NO_SUMMARY = "The file has its boundary, but not its summary."
 """A note on a compaction."""
 
-Line = tuple[Mapping[str, Any], str]
+Line = tuple[JsonObject, str]
 """The object of a line, and its place, such as "line 12"."""
 
 
 def agent_format(
     key: str,
     label: str,
-    is_line: Callable[[Mapping[str, Any]], bool],
+    is_line: Callable[[JsonObject], bool],
     reader: Callable[[Unread], "Reader"],
 ) -> Format:
     """Return a format of logs, recognized by any of their first lines."""
@@ -98,14 +98,14 @@ def log_format(
         # What is not read of the file counts with its first session.
         return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
 
-    def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedError]:
+    def read(text: str, number: int, calls: bool) -> Dialogs:
         for session in read_sessions(text):
             yield from transcripts_of(session, calls)
 
     return Format(key, label, ("jsonl",), None, read, recognizes, read_sessions)
 
 
-def _any_line(is_line: Callable[[Mapping[str, Any]], bool], text: str) -> bool:
+def _any_line(is_line: Callable[[JsonObject], bool], text: str) -> bool:
     """Whether any of the first lines of a text is one of a log."""
     # A file of another format may be one line of 50 MB: only short lines are tried.
     text = text.lstrip()[:MAX_SAMPLED_CHARACTERS] if _is_list(text) else text
@@ -131,7 +131,7 @@ def _time(timestamp: Any) -> float:
     return 0.0
 
 
-def _header(line: Mapping[str, Any]) -> Mapping[str, Any]:
+def _header(line: JsonObject) -> JsonObject:
     """Return what a line says of its session."""
     match line:
         case {"type": "session_meta", "payload": dict(header)}:
@@ -141,13 +141,13 @@ def _header(line: Mapping[str, Any]) -> Mapping[str, Any]:
     return line
 
 
-def _folder(line: Mapping[str, Any]) -> str:
+def _folder(line: JsonObject) -> str:
     """Return the working folder that a line names, "" if it names none."""
     folder = _header(line).get("cwd")
     return folder if isinstance(folder, str) else ""
 
 
-def _is_fork(line: Mapping[str, Any]) -> bool:
+def _is_fork(line: JsonObject) -> bool:
     """Whether a line says that what another session said is in this one."""
     return any(map(_header(line).get, FORKS))
 
@@ -217,7 +217,7 @@ def _relative(reason: str) -> str:
 class Reader(Protocol):
     """Reads the lines of a log into conversations, and counts what it does not read."""
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         """Read a line."""
 
     def end(self) -> Iterable["Thread"]:
@@ -249,7 +249,7 @@ class Thread:
         """The messages that the model has in context."""
         return self.contexts[-1]
 
-    def add(self, message: Mapping[str, Any], place: str) -> int:
+    def add(self, message: JsonObject, place: str) -> int:
         """Add a message to the context; return its number."""
         if is_result(message):
             self.calls.pop(call_id(message), None)
@@ -260,12 +260,12 @@ class Thread:
         self.is_fresh = False
         return self.context[-1]
 
-    def say(self, message: Mapping[str, Any], place: str, unread: Unread) -> None:
+    def say(self, message: JsonObject, place: str, unread: Unread) -> None:
         """Add what a person, a tool or the model said."""
         for turn, location in turns_of_answer(message, place, unread):
             self.add(turn, location)
 
-    def join(self, index: int, message: Mapping[str, Any]) -> None:
+    def join(self, index: int, message: JsonObject) -> None:
         """Add the parts and calls of a line to an answer, except those that it already has."""
         answer, fields = self.messages[index][0], ("content", "tool_calls")
         if index not in self._parts:
@@ -279,7 +279,7 @@ class Thread:
     def compact(
         self,
         place: str,
-        summary: Sequence[Mapping[str, Any]],
+        summary: Sequence[JsonObject],
         stayed: Iterable[int],
         recorded: tuple[int | None, int | None] = (None, None),
         missing: int = 0,
@@ -478,13 +478,13 @@ class Thread:
             yield Compaction(**details | numbers | {"note": " ".join(filter(None, notes))})
 
 
-def call_ids(message: Mapping[str, Any]) -> list[str]:
+def call_ids(message: JsonObject) -> list[str]:
     """Return the id of each call of a chat message, "" for one without."""
     functions = (call.get("function") for call in parts_in([message], "tool_calls"))
     return [call_id(function if isinstance(function, dict) else {}) for function in functions]
 
 
-def transcripts_of(session: Session, calls: bool) -> Iterator[Transcript | SkippedError]:
+def transcripts_of(session: Session, calls: bool) -> Dialogs:
     """Yield each context as a dialog, with the text of calls or without."""
     unread = Unread.of(session.unread)
     for name, context in zip(session.context_names(), session.contexts, strict=True):
@@ -539,7 +539,7 @@ def summary_of(text: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text, "tool_calls": []}] if is_text else []
 
 
-def turns_of_answer(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Line]:
+def turns_of_answer(message: JsonObject, place: str, unread: Unread) -> Iterator[Line]:
     """Yield a message as chat messages, without what the model thought and without empty ones."""
     content = message.get("content", message.get("parts"))
     if isinstance(content, str):

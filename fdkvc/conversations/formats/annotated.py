@@ -20,7 +20,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Format, with_calls
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder
-from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.limits import MAX_MENTIONS, MAX_SPANNED_CHARACTERS, MAX_TOPICS, MAX_WORDINGS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import (
@@ -68,9 +68,7 @@ class Frame:
     """Whether it has more than an intent: a service may be active without being discussed."""
 
 
-def read_dialogue(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript]:
+def read_dialogue(value: JsonObject, number: int, calls: bool = False) -> Iterator[Transcript]:
     """Read one dialogue; errors name the dialogue, the turn and the field."""
     name = clean_name(optional(value, "dialogue_id", str, f"dialogue {number}"))
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
@@ -222,7 +220,7 @@ class _Demands:
 # ------------------------------------------------------------------------------- frames
 
 
-def _frame(value: Mapping[str, Any], place: str, text: str, unread: Unread) -> Frame:
+def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
     unread.fields(value, {"actions", "service", "service_call", "slots", "state"})
     service = clean_name(require(value, "service", str, place))
     spans, copies = [], {}
@@ -265,7 +263,7 @@ def _frame(value: Mapping[str, Any], place: str, text: str, unread: Unread) -> F
 
 
 def _canonical(
-    actions: Sequence[tuple[Mapping[str, Any], str]],
+    actions: Sequence[tuple[JsonObject, str]],
 ) -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
     for action, location in actions:
         slot = clean_name(optional(action, "slot", str, location))
@@ -276,7 +274,7 @@ def _canonical(
 
 
 def _service_call(
-    value: Mapping[str, Any], place: str, unread: Unread
+    value: JsonObject, place: str, unread: Unread
 ) -> tuple[str, Mapping[str, str]] | None:
     if value.get("service_call") is None:
         return None
@@ -297,7 +295,7 @@ def _texts(values: Any, place: str) -> list[str]:
     return [clean(str(value)) for value in values[:MAX_WORDINGS]]
 
 
-def _has_turns(value: Mapping[str, Any]) -> bool:
+def _has_turns(value: JsonObject) -> bool:
     """Whether turns are as these datasets have them, and not messages of another kind."""
     turns = value["turns"]
     first = turns[0] if isinstance(turns, list) and turns else {}

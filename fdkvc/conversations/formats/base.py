@@ -1,19 +1,23 @@
 """The interface of a format: how its files are recognized and read."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import check_object
+from fdkvc.core.json_input import JsonObject, check_object
 from fdkvc.core.limits import MAX_DIALOGS
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 from fdkvc.core.unread import Unread
 
 SAMPLE_SEED = 0
 """The seed that draws dialogs of a file with too many."""
+
+
+Dialogs = Iterator[Transcript | SkippedError]
+"""Dialogs of a file, and errors in place of those that are left out."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Format:
     format."""
     field: str | None
     """The field by which a JSON dialog is recognized; None for a text format."""
-    read: Callable[[Any, int, bool], Iterator[Transcript | SkippedError]]
+    read: Callable[[Any, int, bool], Dialogs]
     """Called with a dialog's object or a whole text, the number of its first dialog in the file,
     and whether to prepend the text of calls (`with_calls`). Raises a SkippedError, or yields it in
     place of the dialog if others follow."""
@@ -39,16 +43,16 @@ class Format:
     sessions: Callable[[str], list[Session]] | None = None
     """Of a log of a coding agent: reads a text into sessions; `read` gives their contexts."""
 
-    def fits(self, value: Mapping[str, Any]) -> bool:
+    def fits(self, value: JsonObject) -> bool:
         """Whether an object is a dialog in this format."""
         return self.field in value and (self.recognizes is None or self.recognizes(value))
 
 
-Placed = tuple[Mapping[str, Any], str]
+Placed = tuple[JsonObject, str]
 """A message and its place in the file."""
 
 
-def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str, Any]:
+def restated(message: JsonObject, *read: str, **fields: Any) -> dict[str, Any]:
     """Return a message with other fields in place of those that are read.
 
     Examples
@@ -59,7 +63,7 @@ def restated(message: Mapping[str, Any], *read: str, **fields: Any) -> dict[str,
     return {name: value for name, value in message.items() if name not in read} | fields
 
 
-def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
+def parts_in(messages: Any, field: str) -> Iterator[JsonObject]:
     """Yield the objects in a list that a field of each message has; any value may be given."""
     for message in messages if isinstance(messages, list) else ():
         parts = message.get(field) if isinstance(message, dict) else None
@@ -69,13 +73,13 @@ def parts_in(messages: Any, field: str) -> Iterator[Mapping[str, Any]]:
 
 
 def read_each(
-    read: Callable[[Any, int, bool], Iterator[Transcript | SkippedError]],
+    read: Callable[[Any, int, bool], Dialogs],
     values: Sequence[Any],
     noun: str,
     number: int,
     calls: bool,
     file_unread: Unread,
-) -> Iterator[Transcript | SkippedError]:
+) -> Dialogs:
     """Yield the dialogs of several objects, as `Format.read` does of one.
 
     `noun` is what an object is called, and `number` is that of the first. What is not read beside

@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from fdkvc.core.json_input import json_only, parse_within
+from fdkvc.core.json_input import JsonObject, json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 
@@ -73,7 +73,7 @@ THINKING_TAGS = (
 """The marks before and after thinking in an assistant's words."""
 
 
-def as_call(value: Any) -> Mapping[str, Any] | None:
+def as_call(value: Any) -> JsonObject | None:
     """Return an object with ``name`` and ``arguments`` of a call in any known form, else None."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
@@ -91,13 +91,13 @@ def as_call(value: Any) -> Mapping[str, Any] | None:
     return {"name": value[named], "arguments": value[given_field], **other_fields}
 
 
-def calls_in(text: str) -> list[Mapping[str, Any]]:
+def calls_in(text: str) -> list[JsonObject]:
     """Return the calls that a text is, as JSON or within tags; none if it is anything else."""
     bare, tagged = cut_calls(text, Unread())
     return tagged if tagged and not bare else _parsed_calls(text)
 
 
-def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
+def _parsed_calls(text: str) -> list[JsonObject]:
     """Return the calls of a text: one in JSON, a list, one per line, or as in `_named_calls`."""
     text = _END.sub("", text).strip()
     lines = text.splitlines()
@@ -108,7 +108,7 @@ def _parsed_calls(text: str) -> list[Mapping[str, Any]]:
     return _named_calls(text) if None in calls else [call for call in calls if call is not None]
 
 
-def _named_calls(text: str) -> list[Mapping[str, Any]]:
+def _named_calls(text: str) -> list[JsonObject]:
     """Return the calls of a text that is Python, or the one whose name begins the text."""
     if _PYTHON.fullmatch(text) and len(text) <= MAX_LITERAL_CHARACTERS:
         return _python_calls(text)
@@ -128,7 +128,7 @@ def _named_calls(text: str) -> list[Mapping[str, Any]]:
     return [{"name": named[1], "arguments": parsed}] if isinstance(parsed, dict) else []
 
 
-def _python_calls(text: str) -> list[Mapping[str, Any]]:
+def _python_calls(text: str) -> list[JsonObject]:
     """Return the calls of a list in Python; none if an argument is not a value with a name."""
     methods: list[str] = []
 
@@ -138,7 +138,7 @@ def _python_calls(text: str) -> list[Mapping[str, Any]]:
             return f"f{len(methods) - 1}("
         return token[1] or _CONSTANTS[token[3]]
 
-    calls: list[Mapping[str, Any]] = []
+    calls: list[JsonObject] = []
     with suppress(
         AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError, KeyError
     ):
@@ -174,7 +174,7 @@ def _tagged(text: str) -> dict[str, Any]:
     }
 
 
-def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
+def cut_calls(text: str, unread: Unread) -> tuple[str, list[JsonObject]]:
     """Return an assistant's words without the calls in them, and these calls."""
     # 1. Words that are JSON or Python alone.
     whole_calls = _parsed_calls(text) if text.lstrip().startswith(("{", "[")) else []
@@ -185,7 +185,7 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[Mapping[str, Any]]]:
         return text[listed_calls.end() :].strip(), calls
     unread.add(UNKNOWN_CALL, _PYTHON_MARK.match(text) is not None)
     # 2. Calls between marks. What is between marks but is no call stays in the words.
-    all_calls: list[Mapping[str, Any]] = []
+    all_calls: list[JsonObject] = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
     in_order = sorted(named, key=text.find)
     for opening, closing in (*CALL_TAGS, *((tag, f"</{named[tag]}>") for tag in in_order)):

@@ -9,12 +9,12 @@ A message may name its topic in a field ``topic``.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from fdkvc.conversations.formats.base import Format, Placed, restated, with_calls
+from fdkvc.conversations.formats.base import Dialogs, Format, Placed, restated, with_calls
 from fdkvc.conversations.formats.calls import (
     UNKNOWN_CALL,
     as_call,
@@ -36,14 +36,13 @@ from fdkvc.conversations.formats.steps import parts_of_words
 from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.conversations.tools import LISTS, listed_tools
-from fdkvc.core.json_input import objects, optional, parse_within, require
+from fdkvc.core.json_input import JsonObject, objects, optional, parse_within, require
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
 from fdkvc.core.transcripts import (
     USERS,
     Argument,
     Call,
     Demand,
-    SkippedError,
     Transcript,
     Turn,
     check_texts,
@@ -69,11 +68,11 @@ def chat_format(
     key: str,
     label: str,
     field: str,
-    messages: Callable[[Mapping[str, Any], str, Unread], Iterable[Placed]] | None = None,
+    messages: Callable[[JsonObject, str, Unread], Iterable[Placed]] | None = None,
     reads: Iterable[str] = (),
     names: Sequence[str] = ("id",),
-    recognizes: Callable[[Mapping[str, Any]], bool] | None = None,
-    name_of: Callable[[Mapping[str, Any], str], tuple[str, str]] = lambda value, place: ("", ""),
+    recognizes: Callable[[JsonObject], bool] | None = None,
+    name_of: Callable[[JsonObject, str], tuple[str, str]] = lambda value, place: ("", ""),
     noun: str = "dialog",
 ) -> Format:
     """Return a format of JSON whose dialogs are restated as chat messages.
@@ -85,9 +84,7 @@ def chat_format(
     name, it is the first text in the fields `names`, or else its place, which begins with `noun`.
     """
 
-    def read(
-        value: Mapping[str, Any], number: int, calls: bool = False
-    ) -> Iterator[Transcript | SkippedError]:
+    def read(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
         place, unread = f"{noun} {number}", Unread()
         cluster, name = name_of(value, place)
         named = next(filter(value.get, names), "id")
@@ -102,7 +99,7 @@ def chat_format(
 
 
 def conversation(
-    owner: Mapping[str, Any],
+    owner: JsonObject,
     name: str,
     messages: Sequence[Placed],
     calls: bool,
@@ -116,9 +113,7 @@ def conversation(
     return replace(with_demands(name, turns, calls, cluster, unread), tools=tools)
 
 
-def messages_of(
-    value: Mapping[str, Any], field: str, place: str, noun: str = "turn"
-) -> Iterator[Placed]:
+def messages_of(value: JsonObject, field: str, place: str, noun: str = "turn") -> Iterator[Placed]:
     """Yield the objects of a required list, which may be a text of JSON, with their places."""
     listed = value.get(field)
     parsed = parse_within(listed) if isinstance(listed, str) else None
@@ -131,7 +126,7 @@ def is_prompt(name: str) -> bool:
     return bare(name).removeprefix("genai") in PROMPT_FIELDS
 
 
-def prompts_beside(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def prompts_beside(value: JsonObject, place: str) -> Iterator[Placed]:
     """Yield the system prompts beside the messages of an object, as messages."""
     for name in filter(is_prompt, value):
         prompt = value[name]
@@ -141,7 +136,7 @@ def prompts_beside(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
             yield {"role": "system", "content": prompt}, f"{place}, system prompt"
 
 
-def with_system(value: Mapping[str, Any], field: str, place: str) -> Iterator[Placed]:
+def with_system(value: JsonObject, field: str, place: str) -> Iterator[Placed]:
     """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
     first = next((message for message, _ in messages), {})
@@ -183,9 +178,7 @@ def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) ->
         yield Turn(role, words, topic or None, kind, len(words) - len(text), tool), called
 
 
-def new_calls(
-    calls: Iterable[Mapping[str, Any]], waiting: dict[str, str]
-) -> list[Mapping[str, Any]]:
+def new_calls(calls: Iterable[JsonObject], waiting: dict[str, str]) -> list[JsonObject]:
     """Return calls without those that were made under their id, and have no result yet."""
     unmade = []
     for call in calls:
@@ -242,7 +235,7 @@ def with_demands(
     )
 
 
-def _in_chat_terms(sent: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
     # 1. Who says what.
     message = as_message(sent, place, unread)
@@ -296,7 +289,7 @@ def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
     return restated(message, "content", tool_calls=[{"function": call} for call in calls])
 
 
-def _call(function: Mapping[str, Any], place: str, unread: Unread) -> tuple[str, Any]:
+def _call(function: JsonObject, place: str, unread: Unread) -> tuple[str, Any]:
     """Return method and arguments of a call; malformed arguments stay text."""
     unread.fields(function, {"name", "arguments"})
     method = clean_name(require(function, "name", str, place))

@@ -4,15 +4,14 @@ Read is the branch that ends at ``current_node``. `of_chatgpt` says how a messag
 messages and those of other branches are counted.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format
 from fdkvc.conversations.formats.messages import INSTRUCTIONS, of_chatgpt, parts_of_content
 from fdkvc.conversations.formats.parts import MESSAGE_FIELDS
 from fdkvc.conversations.formats.trees import OTHER_BRANCH, branch_to
-from fdkvc.core.json_input import check_object, optional, require
+from fdkvc.core.json_input import JsonObject, check_object, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -29,7 +28,7 @@ BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 """Fields that are read elsewhere, or hold nobody's words."""
 
 
-def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     nodes = {
         key: check_object(node, f"{place}, node {clean_name(key)!r}")
         for key, node in require(value, "mapping", dict, place).items()
@@ -51,7 +50,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
             yield from _turn(message, location, unread)
 
 
-def _turn(message: Mapping[str, Any], location: str, unread: Unread) -> Iterator[Placed]:
+def _turn(message: JsonObject, location: str, unread: Unread) -> Iterator[Placed]:
     author = require(message, "author", dict, location)
     metadata = optional(message, "metadata", dict, location)
     content = optional(message, "content", dict, location)

@@ -5,20 +5,20 @@ after the text that was extracted from its attachments. Read is the branch that 
 ``current_leaf_message_uuid``, or else at the last message.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, branches, field_of
-from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.unread import Unread
 
 BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "text")
 """Fields that are read elsewhere, or hold nobody's words."""
 
 
-def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     messages = [*messages_of(value, "chat_messages", place, "message")]
     leaf = field_of(value, LEAVES)
     branch = branches([(row[0], row) for row in messages], leaf, place)[-1]
@@ -35,7 +35,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         yield restated(message, *BOOKKEEPING, role=sender, content=parts), location
 
 
-def _attached(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[dict[str, Any]]:
+def _attached(message: JsonObject, place: str, unread: Unread) -> Iterator[dict[str, Any]]:
     """Yield the texts of a message's attachments, and a part for each file without one."""
     names = set[str]()
     attachments = optional(message, "attachments", list, place)

@@ -10,7 +10,7 @@ attachments and reminders (``isMeta``) with a text are read as results of a tool
 after a boundary they stayed; other lines that neither a person nor a model wrote are counted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -23,6 +23,7 @@ from fdkvc.conversations.formats.agents import (
     unread_line,
 )
 from fdkvc.conversations.formats.base import parts_in
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -58,7 +59,7 @@ MAIN = ""
 """The key of the conversation that is no subagent's."""
 
 
-def is_line(value: Mapping[str, Any]) -> bool:
+def is_line(value: JsonObject) -> bool:
     """Whether an object is a message of a session."""
     message = value.get("message")
     return (
@@ -98,7 +99,7 @@ class _Reader:
         # By the uuid of a line: the agent, its first message, and the one after its last.
         self.spans: dict[str, tuple[_Agent, int, int]] = {}
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         """Read a line, unless it is a copy."""
         agent, uuid = self._agent(line), _field(line, "uuid", str)
         if uuid in self.spans:
@@ -117,7 +118,7 @@ class _Reader:
             self.spans[uuid] = agent, first, end
             self.children.setdefault(_field(line, "parentUuid", str), []).append(uuid)
 
-    def _agent(self, line: Mapping[str, Any]) -> _Agent:
+    def _agent(self, line: JsonObject) -> _Agent:
         """Return the agent that a line belongs to."""
         key = _field(line, "agentId", str) or _field(line, "parent_tool_use_id", str)
         if not key and line.get("isSidechain") is True:  # older versions do not name it
@@ -129,7 +130,7 @@ class _Reader:
             key = str(len(self.agents))
         return self.agents.setdefault(key, _Agent(f"subagent {clean_name(key)}"))
 
-    def _add(self, line: Mapping[str, Any], place: str, agent: _Agent) -> list[int]:
+    def _add(self, line: JsonObject, place: str, agent: _Agent) -> list[int]:
         """Read a line into its conversation; return the messages that it adds or joins."""
         kind, subtype = line.get("type"), line.get("subtype")
         match line:
@@ -163,9 +164,7 @@ class _Reader:
                 self.unread.add(unread_line(named, is_silent=named in SILENT))
         return []
 
-    def _say(
-        self, message: Mapping[str, Any], line: Mapping[str, Any], place: str, agent: _Agent
-    ) -> list[int]:
+    def _say(self, message: JsonObject, line: JsonObject, place: str, agent: _Agent) -> list[int]:
         """Add what a person, a tool or the model said; return its messages."""
         self._compact(agent)
         is_answer = line["type"] == "assistant"
@@ -199,9 +198,7 @@ class _Reader:
         # An answer that goes on after the parent keeps the place of its beginning, and stays.
         agent.leave({index for index in leaving if index >= end}, self.unread)
 
-    def _compact(
-        self, agent: _Agent, summary: Mapping[str, Any] | None = None, place: str = ""
-    ) -> None:
+    def _compact(self, agent: _Agent, summary: JsonObject | None = None, place: str = "") -> None:
         """Begin a context with a summary, at the boundary before it; either may be missing."""
         boundary, agent.pending = agent.pending, None
         if boundary is None and summary is None:
@@ -229,7 +226,7 @@ class _Reader:
             self._compact(agent)
         return self.agents.values()
 
-    def _preserved(self, metadata: Mapping[str, Any], agent: _Agent) -> tuple[set[int], set[str]]:
+    def _preserved(self, metadata: JsonObject, agent: _Agent) -> tuple[set[int], set[str]]:
         """Return the messages that stay, and which of their lines are not in the file so far."""
         named = _field(metadata, "preservedMessages", dict)
         if named:
@@ -245,7 +242,7 @@ class _Reader:
         first, end = self.spans[head][1], self.spans.get(tail, (agent, 0, len(agent.messages)))[2]
         return {index for index in agent.context if first <= index < end}, late
 
-    def _clear(self, line: Mapping[str, Any], place: str, agent: Thread) -> None:
+    def _clear(self, line: JsonObject, place: str, agent: Thread) -> None:
         """Take the results that a line names as cleared from the context."""
         metadata = _field(line, "microcompactMetadata", dict)
         size_before, saved = _count(metadata, "preTokens"), _count(metadata, "tokensSaved")
@@ -260,21 +257,21 @@ MAX_APART = 512
 """Messages in which the lines of one answer are joined: results may stand between them."""
 
 
-def _waited(attached: Mapping[str, Any]) -> bool:
+def _waited(attached: JsonObject) -> bool:
     """Whether what is attached is a message that a person sent while the model was at work."""
     is_prompt = attached.get("commandMode", "prompt") == "prompt"
     is_queued = attached.get("type") == "queued_command" and is_prompt
     return is_queued and isinstance(attached.get("prompt"), str | list)
 
 
-def attached_name(attached: Mapping[str, Any]) -> str:
+def attached_name(attached: JsonObject) -> str:
     """Return the path or name of what is attached, or else its type."""
     fields = ("filename", "displayPath", "path", "planFilePath", "name", "type")
     names = map(attached.get, fields)
     return next((clean_name(name) for name in names if isinstance(name, str) and name), "unnamed")
 
 
-def attached_text(attached: Mapping[str, Any]) -> str:
+def attached_text(attached: JsonObject) -> str:
     """Return the text of what the agent put into the context, after its name; "" if it has none."""
     texts = [*_texts_in({key: attached[key] for key in attached if key != "prompt"})]
     if not texts:
@@ -294,18 +291,18 @@ def _texts_in(value: Any, field: str = "") -> Iterator[str]:
         yield value
 
 
-def _field(owner: Mapping[str, Any], name: str, kind: type) -> Any:
+def _field(owner: JsonObject, name: str, kind: type) -> Any:
     """Return a field, as logs or a stream of events spell it; an empty value if it has none."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     value = owner.get(name, owner.get(snake))
     return value if type(value) is kind else kind()
 
 
-def _texts(owner: Mapping[str, Any], name: str) -> list[str]:
+def _texts(owner: JsonObject, name: str) -> list[str]:
     return [value for value in _field(owner, name, list) if isinstance(value, str)]
 
 
-def _count(owner: Mapping[str, Any], name: str) -> int | None:
+def _count(owner: JsonObject, name: str) -> int | None:
     return max(_field(owner, name, int), 0) or None
 
 

@@ -6,12 +6,10 @@ are read, as the others repeat items: ``token_count`` has the size of the contex
 were rolled back leave it.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids, unread_line
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -39,13 +37,13 @@ KEPT_BYTES = 80_000
 bytes as a token."""
 
 
-def is_line(value: Mapping[str, Any]) -> bool:
+def is_line(value: JsonObject) -> bool:
     """Whether an object is a line of a session."""
     has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
     return has_payload or value.keys() == {"record_type"} or value.keys() >= FIRST
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def _text(message: JsonObject) -> str:
     """Return the text of a message."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
@@ -53,7 +51,7 @@ def _text(message: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _key(message: Mapping[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+def _key(message: JsonObject) -> tuple[str, str, tuple[str, ...]]:
     """Return what a message and its copy share: role, text, and the ids of calls or of a result."""
     ids = (call_id(message), *call_ids(message))
     return str(message.get("role")), _text(message), tuple(filter(None, ids))
@@ -65,7 +63,7 @@ class _Reader:
         self.thread = Thread("session")
         self.items: list[Line] = []  # since the last compaction
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         kind, payload = line.get("type"), line.get("payload")
         if payload is None and str(kind).endswith(("message", "reasoning", "_call", "_output")):
             kind, payload = "response_item", line
@@ -111,13 +109,13 @@ class _Reader:
                     break
         self.thread.leave(leaving, self.unread)
 
-    def _compact(self, payload: Mapping[str, Any], place: str) -> None:
+    def _compact(self, payload: JsonObject, place: str) -> None:
         thread, message = self.thread, payload.get("message")
         message = message if isinstance(message, str) else ""
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
         stays: list[int] = []
-        summary: list[Mapping[str, Any]] = []
+        summary: list[JsonObject] = []
         note = ""
         # 1. What is in the new context: messages from the one before stay, others are the summary.
         if isinstance(history, list):

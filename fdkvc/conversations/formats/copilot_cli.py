@@ -5,11 +5,11 @@ word for word, and what came after ``session.compaction_start``, as the agent wo
 Events with an ``agentId`` belong to a subagent.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
 from fdkvc.conversations.formats.base import parts_in
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -20,7 +20,7 @@ CALL = ("toolCallId", "name", "arguments")
 """Fields of a call that are read."""
 
 
-def is_line(value: Mapping[str, Any]) -> bool:
+def is_line(value: JsonObject) -> bool:
     """Whether an object is an event with which a session begins, or a message."""
     kinds = ("session.start", "session.resume", "user.message", "assistant.message")
     return value.get("type") in kinds and isinstance(value.get("data"), dict)
@@ -32,7 +32,7 @@ class _Reader:
         self.threads = {"": Thread("session")}
         self.starts: dict[str, int] = {}  # messages before a compaction began, by thread
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         data = line["data"] if isinstance(line.get("data"), dict) else {}
         key = str(line.get("agentId") or data.get("parentToolCallId") or "")
         if key not in self.threads:
@@ -78,7 +78,7 @@ class _Reader:
             thread.context[:] = [index for index in thread.context if index not in prompts]
             thread.add(message, place)
 
-    def _compact(self, thread: Thread, start: int, data: Mapping[str, Any], place: str) -> None:
+    def _compact(self, thread: Thread, start: int, data: JsonObject, place: str) -> None:
         said = {
             index
             for index in thread.context
@@ -96,7 +96,7 @@ class _Reader:
         )
 
 
-def _answer(text: str, data: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(text: str, data: JsonObject) -> dict[str, Any]:
     """Return an answer with its calls as a message."""
     thinking = [{"type": "thinking"}] * bool(data.get("reasoningText"))
     calls = [
@@ -106,7 +106,7 @@ def _answer(text: str, data: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": [*thinking, {"type": "text", "text": text}, *calls]}
 
 
-def _result(data: Mapping[str, Any]) -> dict[str, Any]:
+def _result(data: JsonObject) -> dict[str, Any]:
     """Return what a tool returned as a message."""
     match data:
         case {"success": False, "error": {"message": str(text)}}:

@@ -5,12 +5,13 @@ are not among them, the new ones are the summary, and without one nothing was co
 that are one object have no compactions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer, unread_line
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.parts import call_id
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.unread import Unread
 
 SESSION_CONTEXT = "<session_context>"
@@ -20,7 +21,7 @@ CALL = ("id", "name", "args")
 """Fields of a call that are read."""
 
 
-def is_line(value: Mapping[str, Any]) -> bool:
+def is_line(value: JsonObject) -> bool:
     """Whether an object is the first line of a session."""
     return value.keys() >= {"projectHash", "sessionId"} and "messages" not in value
 
@@ -32,7 +33,7 @@ class _Reader:
         self.numbers: dict[str, list[int]] = {}  # of the messages of each record, by its id
         self.results = set[str]()  # the ids of calls whose results were added
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         match line:
             case {"$rewindTo": str(key)}:
                 first = min(self.numbers.get(key, [0]), default=0)
@@ -49,7 +50,7 @@ class _Reader:
     def end(self) -> list[Thread]:
         return [self.thread]
 
-    def _say(self, key: str, line: Mapping[str, Any], place: str) -> None:
+    def _say(self, key: str, line: JsonObject, place: str) -> None:
         """Add a record, or what it has more than when it was written before."""
         numbers = self.numbers.setdefault(key, [])
         for turn in self._turns(line, place):
@@ -61,7 +62,7 @@ class _Reader:
             case {"total": int(tokens)}:
                 self.thread.use(tokens)
 
-    def _turns(self, line: Mapping[str, Any], place: str) -> Iterator[dict[str, Any]]:
+    def _turns(self, line: JsonObject, place: str) -> Iterator[dict[str, Any]]:
         """Yield a record's words and calls, and the results that were not added before."""
         content, failed = line.get("content"), set[str]()
         parts = [*content] if isinstance(content, list) else [{"text": content}]
@@ -77,7 +78,7 @@ class _Reader:
                 yield {**turn, "is_error": key in failed}
             self.results |= {key} if key else set()
 
-    def _replace(self, rows: list[Mapping[str, Any]], place: str) -> None:
+    def _replace(self, rows: list[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
         stays = {index for row in rows for index in self.numbers.get(str(row.get("id")), ())}
         gone = {*self.thread.context} - stays

@@ -33,7 +33,7 @@ from fdkvc.conversations.formats.parts import is_call_field
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import parse_within
+from fdkvc.core.json_input import JsonObject, parse_within
 from fdkvc.core.limits import MAX_DIALOGS, MAX_PLACES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
@@ -273,7 +273,7 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _flat(message: Mapping[str, Any], parent: str, numbers: Iterator[int]) -> Iterator[Any]:
+def _flat(message: JsonObject, parent: str, numbers: Iterator[int]) -> Iterator[Any]:
     """Yield a message and its replies, which name their parents; the first reply comes last."""
     key = str(next(numbers))
     yield restated(message, "replies", id=key, parent_id=parent)
@@ -313,11 +313,11 @@ def items_in(value: Any) -> Iterator[Items]:
                 waiting.append(((*path, name), item, (*owners, child)))
 
 
-def _has_parent(item: Mapping[str, Any]) -> bool:
+def _has_parent(item: JsonObject) -> bool:
     return not {*map(bare, item)}.isdisjoint(PARENTS)
 
 
-def field_at(item: Mapping[str, Any], path: str) -> Any:
+def field_at(item: JsonObject, path: str) -> Any:
     """Return the value of a field, or of a field of a field."""
     name, _, inside = path.partition("/")
     child = item.get(name)
@@ -326,7 +326,7 @@ def field_at(item: Mapping[str, Any], path: str) -> Any:
     return child
 
 
-def speaker_of(item: Mapping[str, Any], path: str) -> str:
+def speaker_of(item: JsonObject, path: str) -> str:
     """Return the role of an object's speaker, "" if it is not known."""
     value = field_at(item, path)
     if isinstance(value, bool):
@@ -361,7 +361,7 @@ def _readings(value: Any) -> Iterator[Reading]:
             yield Reading(lists, speaker, words, sum(word_counts(items).values()))
 
 
-def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
+def _speaker_field(items: Sequence[JsonObject]) -> str:
     """Return the field that names the speaker of most objects, "" if none does."""
     known_names: Counter[str] = Counter()
     spoken: dict[str, set[str]] = {}
@@ -385,7 +385,7 @@ def _speaker_field(items: Sequence[Mapping[str, Any]]) -> str:
     return fits[0] if fits else ""
 
 
-def _words_field(items: Sequence[Mapping[str, Any]], speaker: str) -> str:
+def _words_field(items: Sequence[JsonObject], speaker: str) -> str:
     """Return the field with the words of objects that name a speaker, "" if there is none."""
     sizes: Counter[str] = Counter()
     for item in items if speaker else ():
@@ -405,12 +405,12 @@ def _is_asked(value: Any) -> bool:
     return isinstance(value, dict) and role_of_name(unwrapped(value).get("role")) in USERS
 
 
-def _is_notice(item: Mapping[str, Any]) -> bool:
+def _is_notice(item: JsonObject) -> bool:
     """Whether an item is a notice of a program, which nobody says."""
     return any(bare(str(item.get(name))) in NOTICES for name in ("role", "type", "kind"))
 
 
-def _sides_of(item: Mapping[str, Any]) -> tuple[str, str]:
+def _sides_of(item: JsonObject) -> tuple[str, str]:
     """Return the fields with what was asked and what was answered, "" for a side without words."""
     asked, answered = (
         next((name for name in item if bare(name) in names and has_words(item[name])), "")

@@ -7,16 +7,16 @@ given. The file of one sample is read too.
 UK AI Security Institute, *Inspect AI* (``UKGovernmentBEIS/inspect_ai``, ``src/inspect_ai/log``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Placed, read_each, restated
+from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import SkippedError, TooLargeError, Transcript, clean_name
+from fdkvc.core.transcripts import TooLargeError, clean_name
 from fdkvc.core.unread import Unread
 
 ATTACHED = "attachment://"
@@ -26,15 +26,13 @@ READ = ("attachments", "events", "id", "input", "output")
 """Fields that are read of a sample, or repeat its messages."""
 
 
-def _read_log(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript | SkippedError]:
+def _read_log(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
     samples, file_unread = require(value, "samples", list, "the file"), Unread()
     file_unread.fields(value, {"samples"})
     return read_each(SAMPLE.read, samples, "sample", number, calls, file_unread)
 
 
-def _about(value: Mapping[str, Any], place: str = "") -> tuple[str, str]:
+def _about(value: JsonObject, place: str = "") -> tuple[str, str]:
     """Return the cluster and the name of a sample, empty if it has no id."""
     key, epoch = value.get("id"), value.get("epoch")
     cluster = clean_name(f"sample {key}") if isinstance(key, str | int) else ""
@@ -44,7 +42,7 @@ def _about(value: Mapping[str, Any], place: str = "") -> tuple[str, str]:
 class _Attached:
     """Puts back texts that a sample stores once, up to the length of a dialog."""
 
-    def __init__(self, texts: Mapping[str, Any], name: str) -> None:
+    def __init__(self, texts: JsonObject, name: str) -> None:
         self.texts, self.name, self.characters = texts, name, 0
 
     def put_back(self, value: Any) -> Any:
@@ -62,7 +60,7 @@ class _Attached:
         return text
 
 
-def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     if not value.get("messages") and isinstance(value.get("input"), str):
         yield {"role": "user", "content": value["input"]}, f"{place}, input"
         return
@@ -72,7 +70,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         yield _restated(attached.put_back(message), location, unread), location
 
 
-def _restated(message: Mapping[str, Any], location: str, unread: Unread) -> dict[str, Any]:
+def _restated(message: JsonObject, location: str, unread: Unread) -> dict[str, Any]:
     """Return a message with the error of a tool before its words, and its calls as they are."""
     error, content = optional(message, "error", dict, location), message.get("content")
     unread.fields(error, {"message", "type"})

@@ -7,12 +7,12 @@ for the user, lines with ``>`` are a tool's, and ``# aider chat started`` begins
 import re
 from collections.abc import Iterator
 
-from fdkvc.conversations.formats.base import Format, Placed, left_out, places_of_sample
+from fdkvc.conversations.formats.base import Dialogs, Format, Placed, left_out, places_of_sample
 from fdkvc.conversations.formats.chat import conversation
 from fdkvc.conversations.formats.messages import role_of_name
 from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import USERS, SkippedError, Transcript
+from fdkvc.core.transcripts import USERS, SkippedError
 from fdkvc.core.unread import Unread, has_words
 
 AIDER = "# aider chat started"
@@ -56,7 +56,7 @@ def recognizes(text: str) -> bool:
     return len(roles) > 1 and not roles.isdisjoint(USERS)
 
 
-def read(text: str, number: int, calls: bool) -> Iterator[Transcript | SkippedError]:
+def read(text: str, number: int, calls: bool) -> Dialogs:
     """Read a text; yield an error in place of each dialog that is too large."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     chats = text.lstrip().split(f"\n{AIDER}")

@@ -8,7 +8,7 @@ from typing import Any
 from fdkvc.conversations.formats.base import restated
 from fdkvc.conversations.formats.calls import blocks
 from fdkvc.conversations.formats.parts import KINDS
-from fdkvc.core.json_input import check_object, optional, require
+from fdkvc.core.json_input import JsonObject, check_object, optional, require
 from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
 from fdkvc.core.unread import Unread, bare, is_thinking
 
@@ -76,7 +76,7 @@ def _role_of(name: str) -> str:
     return ROLES.get(key, key) if is_known or is_thinking(key) else ""
 
 
-def unwrapped(message: Mapping[str, Any]) -> dict[str, Any]:
+def unwrapped(message: JsonObject) -> dict[str, Any]:
     """Return a message as one object, with its speaker in ``role`` where it is known."""
     fields = dict(message)
     path = fields.get("id")
@@ -103,7 +103,7 @@ def is_message(value: Any) -> bool:
     return isinstance(value, dict) and not unwrapped(value).keys().isdisjoint(("role", "from"))
 
 
-def as_message(sent: Mapping[str, Any], place: str, unread: Unread) -> dict[str, Any]:
+def as_message(sent: JsonObject, place: str, unread: Unread) -> dict[str, Any]:
     """Return a message with its speaker in ``role`` and its words in ``content``."""
     message = unwrapped(sent)
     if "role" not in message and "from" in message:
@@ -142,7 +142,7 @@ def as_message(sent: Mapping[str, Any], place: str, unread: Unread) -> dict[str,
     return restated(message, *repeated)
 
 
-def of_chatgpt(message: Mapping[str, Any], place: str, unread: Unread) -> dict[str, Any]:
+def of_chatgpt(message: JsonObject, place: str, unread: Unread) -> dict[str, Any]:
     """Return a message of ChatGPT, whose ``content`` is an object, with a list of parts.
 
     What the assistant addresses to a tool, its ``recipient``, is a call; what tools answer is a
@@ -162,7 +162,7 @@ def of_chatgpt(message: Mapping[str, Any], place: str, unread: Unread) -> dict[s
 
 
 def parts_of_content(
-    content: Mapping[str, Any], location: str, unread: Unread
+    content: JsonObject, location: str, unread: Unread
 ) -> Iterator[dict[str, Any]]:
     """Yield what a content says as parts of a chat message; what is empty is left out."""
     kind = optional(content, "content_type", str, location)

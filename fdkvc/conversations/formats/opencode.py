@@ -6,9 +6,8 @@ Results whose ``state.time.compacted`` is set were cleared at that time.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from heapq import heappop, heappush
-from typing import Any
 
 from fdkvc.conversations.formats.agents import (
     BOOKKEEPING,
@@ -19,7 +18,7 @@ from fdkvc.conversations.formats.agents import (
 )
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.messages import texts_in
-from fdkvc.core.json_input import check_structure, parse_json, require
+from fdkvc.core.json_input import JsonObject, check_structure, parse_json, require
 from fdkvc.core.limits import MAX_SAMPLED_CHARACTERS
 from fdkvc.core.unread import Unread
 
@@ -55,10 +54,10 @@ class _Reader:
         self.unread = unread
         self.thread = Thread("session")
         self.firsts: dict[str, int] = {}  # the first message of each line, by its id
-        self.requests: dict[str, Mapping[str, Any]] = {}  # for a summary, by the id of the line
+        self.requests: dict[str, JsonObject] = {}  # for a summary, by the id of the line
         self.clearings = list[tuple[float, str]]()  # of a call's result, a heap by time
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         info, parts = line.get("info"), [*parts_in([line], "parts")]
         info = info if isinstance(info, dict) else {}
         due = set[str]()
@@ -79,7 +78,7 @@ class _Reader:
     def end(self) -> list[Thread]:
         return [self.thread]
 
-    def _say(self, info: Mapping[str, Any], parts: list[Mapping[str, Any]], place: str) -> None:
+    def _say(self, info: JsonObject, parts: list[JsonObject], place: str) -> None:
         self.thread.say({"role": info.get("role"), "content": parts}, place, self.unread)
         for part in parts:
             match part:
@@ -89,7 +88,7 @@ class _Reader:
             case {"input": int(new), "output": int(out), "cache": {"read": int(read)}}:
                 self.thread.use(new + out + read)
 
-    def _compact(self, info: Mapping[str, Any], parts: list[Mapping[str, Any]], place: str) -> None:
+    def _compact(self, info: JsonObject, parts: list[JsonObject], place: str) -> None:
         if info.get("error") or not info.get("finish"):
             self.unread.add(BOOKKEEPING)
             return

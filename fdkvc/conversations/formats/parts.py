@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.calls import ARGUMENTS, METHODS, UNKNOWN_CALL, calls_in
-from fdkvc.core.json_input import check_object, optional, parse_within, require
+from fdkvc.core.json_input import JsonObject, check_object, optional, parse_within, require
 from fdkvc.core.unread import Unread, bare, is_thinking
 
 CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "function_call"))
@@ -82,7 +82,7 @@ INNER = ("toolInvocation", "function", "custom", "toolCall", "request")
 """Fields of a call with an object that has its name and arguments."""
 
 
-def is_result(message: Mapping[str, Any]) -> bool:
+def is_result(message: JsonObject) -> bool:
     """Whether a message is what a tool returned."""
     return KINDS.get(bare(str(message.get("role")))) == "result"
 
@@ -92,7 +92,7 @@ def is_call_field(name: str) -> bool:
     return bare(name) in CALL_FIELDS
 
 
-def call_id(owner: Mapping[str, Any]) -> str:
+def call_id(owner: JsonObject) -> str:
     """Return the id of a call that it or its result names, "" if it names none."""
     named = (owner[field] for field in CALL_IDS if isinstance(owner.get(field), str))
     return next(named, "")
@@ -110,7 +110,7 @@ def _kind(name: str) -> Literal["call", "result", ""]:
 # ------------------------------------------------------------------------------- turns
 
 
-def turns_of_parts(message: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def turns_of_parts(message: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     """Yield a message as chat messages: words with their calls, and each result by itself.
 
     Results that stand in calls follow the last of these calls.
@@ -179,9 +179,7 @@ def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> lis
     return [*turns, *returned]
 
 
-def _typed(
-    part: Any, message: Mapping[str, Any], place: str, unread: Unread
-) -> Iterator[dict[str, Any]]:
+def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterator[dict[str, Any]]:
     """Yield a part with its ``type``, also if only a field says what it is."""
     part = {"text": part} if isinstance(part, str) else part
     part = check_object(part, f"{place}: a part of 'content'")
@@ -223,14 +221,14 @@ def _is_silent(name: str) -> bool:
 # ------------------------------------------------------------------------------- results
 
 
-def _result(part: Mapping[str, Any]) -> dict[str, Any]:
+def _result(part: JsonObject) -> dict[str, Any]:
     """Return a result as a message of a tool."""
     content = part.get("content")
     field, words = _returned(part) if content is None else ("content", content)
     return restated(part, field, "name", "tool_calls", *NAMES, role="tool", content=words)
 
 
-def _returned(owner: Mapping[str, Any]) -> tuple[str, Any]:
+def _returned(owner: JsonObject) -> tuple[str, Any]:
     """Return the field with what a tool returned ("" if there is none), and its text or parts."""
     fields = [field for field in RETURNED if owner.get(field) is not None]
     field = next(filter(owner.get, fields), fields[0] if fields else "")
@@ -262,7 +260,7 @@ def _is_text(part: Any) -> bool:
 
 
 def _calls_in(
-    part: Mapping[str, Any], kind: str, unread: Unread
+    part: JsonObject, kind: str, unread: Unread
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Yield the calls of a part, each as a ``function``, with the result that stands in it."""
     if isinstance(part.get("value"), str):  # a call as a text
@@ -296,7 +294,7 @@ def _calls_in(
     yield {"function": function}, results if field else []
 
 
-def _function(call: Mapping[str, Any], key: str, returned: str = "") -> dict[str, Any]:
+def _function(call: JsonObject, key: str, returned: str = "") -> dict[str, Any]:
     """Return a call with ``id``, ``name`` and ``arguments``, by whatever fields these have."""
     name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
     argument_field = next((field for field in GIVEN if call.get(field)), "")
@@ -306,7 +304,7 @@ def _function(call: Mapping[str, Any], key: str, returned: str = "") -> dict[str
 
 
 def _calls_beside(
-    message: Mapping[str, Any], field: str, place: str, unread: Unread
+    message: JsonObject, field: str, place: str, unread: Unread
 ) -> list[dict[str, Any]]:
     """Return the calls in a field of a message as parts."""
     calls = message[field]
@@ -325,7 +323,7 @@ def _calls_beside(
 # ------------------------------------------------------------------------------- words
 
 
-def text_of(message: Mapping[str, Any], place: str, unread: Unread) -> str:
+def text_of(message: JsonObject, place: str, unread: Unread) -> str:
     """Return the text of a message, its textual parts joined; count other parts."""
     audio, content = message.get("audio"), message.get("content")
     spoken = optional(audio, "transcript", str, place) if isinstance(audio, dict) else ""
@@ -344,7 +342,7 @@ def text_of(message: Mapping[str, Any], place: str, unread: Unread) -> str:
     return "\n".join(filter(None, texts))
 
 
-def _texts(part: Mapping[str, Any], in_result: bool, place: str, unread: Unread) -> Iterator[str]:
+def _texts(part: JsonObject, in_result: bool, place: str, unread: Unread) -> Iterator[str]:
     """Yield the text of a part; count one that has none."""
     kind = part.get("type")
     field = TEXTS.get("text" if kind is None else str(kind))

@@ -6,19 +6,18 @@ parent of an entry is not the last one, the person went back to this parent, and
 leaves the context.
 """
 
-from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
 from fdkvc.conversations.formats.messages import texts_in
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.unread import Unread
 
 SILENT = ("label", "model_change", "session", "session_info", "thinking_level_change")
 """Types of entries that are bookkeeping."""
 
 
-def is_line(value: Mapping[str, Any]) -> bool:
+def is_line(value: JsonObject) -> bool:
     """Whether an object is an entry of a session."""
     message = value.get("message")
     is_entry = value.get("type") == "message" and "role" not in value
@@ -34,7 +33,7 @@ class _Reader:
         self.lines: list[int] = []  # the number of messages before each line
         self.last = ""
 
-    def read(self, line: Mapping[str, Any], place: str) -> None:
+    def read(self, line: JsonObject, place: str) -> None:
         key, parent = str(line.get("id")), str(line.get("parentId"))
         if parent != self.last and parent in self.messages:
             self._go_back(parent)
@@ -60,7 +59,7 @@ class _Reader:
     def end(self) -> list[Thread]:
         return [self.thread]
 
-    def _say(self, message: Mapping[str, Any], place: str) -> None:
+    def _say(self, message: JsonObject, place: str) -> None:
         """Add a message, or a command of the user's own with its output."""
         match message:
             case {"role": "bashExecution", "command": str(command), "output": str(output)}:
@@ -81,7 +80,7 @@ class _Reader:
         left_ranges = [numbers for key, numbers in self.messages.items() if key not in stays]
         self.thread.leave({*chain.from_iterable(left_ranges)}, self.unread)
 
-    def _compact(self, line: Mapping[str, Any], place: str) -> None:
+    def _compact(self, line: JsonObject, place: str) -> None:
         thread, first = self.thread, None
         match line:
             case {"firstKeptEntryId": str(key)} if key in self.messages:

@@ -7,9 +7,9 @@ line of three or more ``-`` or ``=`` ends a dialog.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from fdkvc.conversations.formats.base import Format, left_out, places_of_sample
+from fdkvc.conversations.formats.base import Dialogs, Format, left_out, places_of_sample
 from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean, clean_name
@@ -21,9 +21,7 @@ Turns = list[tuple[str, list[str]]]
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
 
-def read_plain_text(
-    text: str, number: int = 0, calls: bool = False
-) -> Iterator[Transcript | SkippedError]:
+def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
     r"""Read plain text; yield an error in place of each dialog that is too large.
 
     It has no calls. For other errors see `fdkvc.conversations.formats.read_transcripts`.

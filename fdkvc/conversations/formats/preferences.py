@@ -6,13 +6,13 @@ also as a text of ``Human:`` and ``Assistant:``. The rejected answer is counted 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.chat import chat_format, messages_of, prompts_beside
-from fdkvc.core.json_input import objects, require
+from fdkvc.core.json_input import JsonObject, objects, require
 from fdkvc.core.unread import Unread
 
 PROMPTS = ("conversations", "messages", "prompt", "question", "query", "instruction", "input")
@@ -26,7 +26,7 @@ REJECTED = ("rejected", "non_preferred_output", "rejected_response")
 _SAID = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
 
 
-def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     answer = next(name for name in ANSWERS if name in value)
     unread.add("rejected answer", sum(bool(value.get(name)) for name in REJECTED))
     answered = [*_said(value, answer, "assistant", place)]
@@ -50,18 +50,18 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
     yield from answered
 
 
-def _has_answer(value: Mapping[str, Any]) -> bool:
+def _has_answer(value: JsonObject) -> bool:
     """Whether an answer is a text, a message or a list, and not a mark or an API's response."""
     answer_value = next(value[name] for name in ANSWERS if name in value)
     message = isinstance(answer_value, dict) and bool(answer_value.keys() & {"role", "from"})
     return message or isinstance(answer_value, str | list)
 
 
-def _words(message: Mapping[str, Any]) -> Any:
+def _words(message: JsonObject) -> Any:
     return message.get("content", message.get("value"))
 
 
-def _said(value: Mapping[str, Any], name: str, role: str, place: str) -> Iterator[Placed]:
+def _said(value: JsonObject, name: str, role: str, place: str) -> Iterator[Placed]:
     """Yield the messages of a field: a text, a message, or a list of these."""
     prompt_value, location = value[name], f"{place}, {name}"
     if isinstance(prompt_value, dict):

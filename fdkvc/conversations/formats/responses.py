@@ -9,14 +9,14 @@ See https://platform.openai.com/docs/api-reference/responses.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, is_prompt, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 
@@ -31,7 +31,7 @@ BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", *LISTS))
 """Fields that are read of a request or a response."""
 
 
-def _request(value: Mapping[str, Any], place: str, unread: Unread) -> Iterable[Placed]:
+def _request(value: JsonObject, place: str, unread: Unread) -> Iterable[Placed]:
     """Return the messages of a request of a batch: chat messages, or the input of a response."""
     body = require(value, "body", dict, place)
     unread.fields(body, {*BODY_FIELDS, *filter(is_prompt, body)})
@@ -40,7 +40,7 @@ def _request(value: Mapping[str, Any], place: str, unread: Unread) -> Iterable[P
     return with_system(body, "messages", f"{place}, body")
 
 
-def _messages(body: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(body: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     instructions = body.get("instructions")
     if isinstance(instructions, list):  # a response may return them as items
         yield from turns_of_items(messages_of(body, "instructions", place, "instruction"), unread)
@@ -96,7 +96,7 @@ def turns_of_items(
         yield turn, turn_place
 
 
-def _called(item: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+def _called(item: JsonObject, kind: str) -> JsonObject:
     """Return a call with ``name`` and ``arguments``."""
     if kind == "function_call":
         return item
@@ -117,7 +117,7 @@ def is_item_type(kind: str) -> bool:
     return is_named or _KNOWN.fullmatch(kind) is not None or is_thinking(kind)
 
 
-def _is_known(kind: str, item: Mapping[str, Any], place: str) -> bool:
+def _is_known(kind: str, item: JsonObject, place: str) -> bool:
     """Whether the API has items of a type; a ValueError if it does not, and this one has words."""
     if _KNOWN.fullmatch(kind) or is_thinking(kind):
         return True

@@ -5,11 +5,10 @@ Goose, have a ``conversation``; one of Chatbot Arena has two about the same ques
 cluster. VS Code's export of Copilot has ``requests``, each with the rounds of its answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from fdkvc.conversations.formats.base import Format, Placed, read_each, restated
+from fdkvc.conversations.formats.base import Dialogs, Format, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import (
     chat_format,
     has_messages,
@@ -17,14 +16,14 @@ from fdkvc.conversations.formats.chat import (
     prompts_beside,
     with_system,
 )
-from fdkvc.core.json_input import check_object, objects, optional, require
-from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.core.json_input import JsonObject, check_object, objects, optional, require
+from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
 # ------------------------------------------------------------------------------- Gemini
 
 
-def _contents(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _contents(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     """Yield contents, each of which may be a text or a part alone; the user's have no role."""
     yield from prompts_beside(value, place)
     contents = value.get("contents")
@@ -47,12 +46,12 @@ ORIGIN = ("country", "hashed_ip", "header")
 """Fields of WildChat that say where a message came from."""
 
 
-def _turns(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _turns(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     for message, location in with_system(value, "conversation", place):
         yield restated(message, *ORIGIN), location
 
 
-def _is_row(value: Mapping[str, Any]) -> bool:
+def _is_row(value: JsonObject) -> bool:
     """Whether a conversation has messages, none of them with the calls of ToolTalk."""
     turns = value["conversation"]
     objects_of_list = turns if isinstance(turns, list) else []
@@ -74,7 +73,7 @@ ROW = chat_format(
 def _side(side: str) -> Format:
     """Return the format of one of two conversations."""
 
-    def name_of(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+    def name_of(value: JsonObject, place: str) -> tuple[str, str]:
         question = clean_name(str(value.get("question_id") or ""))
         return question or place, f"{question} {side}".strip()
 
@@ -87,9 +86,7 @@ def _side(side: str) -> Format:
 SIDES = _side("a"), _side("b")
 
 
-def _read_sides(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript | SkippedError]:
+def _read_sides(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
     for side in SIDES:
         yield from read_each(side.read, [value], "dialog", number, calls, Unread())
 
@@ -99,7 +96,7 @@ ARENA = replace(SIDES[0], key="arena", read=_read_sides)
 # ------------------------------------------------------------------------------- Copilot
 
 
-def _requests(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _requests(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     """Yield what was asked, each round of the answer with its calls and results, and the rest."""
     for request, location in messages_of(value, "requests", place, "request"):
         question = require(request, "message", dict, location)
@@ -132,7 +129,7 @@ def _requests(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
             yield {"role": "assistant", "content": parts}, location
 
 
-def _has_requests(value: Mapping[str, Any]) -> bool:
+def _has_requests(value: JsonObject) -> bool:
     """Whether an object is an export of VS Code, which may lack the name of who answers."""
     match value["requests"]:
         case [{"requestId": str(), "message": {"text": str()}}, *_]:

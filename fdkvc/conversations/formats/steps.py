@@ -6,15 +6,15 @@ a user's words may hold what tools returned, between tags or after a heading.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from fdkvc.conversations.formats.calls import blocks, calls_in
-from fdkvc.core.json_input import check_structure, parse_within
+from fdkvc.core.json_input import JsonObject, check_structure, parse_within
 from fdkvc.core.unread import bare
 
-Part = Mapping[str, Any]
+Part = JsonObject
 
 RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
 """The marks before and after a tool's result in a user's words."""

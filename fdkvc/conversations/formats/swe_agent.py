@@ -8,13 +8,12 @@ Yang et al. 2024, *SWE-agent: Agent-Computer Interfaces Enable Automated Softwar
 (``SWE-agent/SWE-agent``, ``sweagent/types.py``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.unread import Unread
 
 ACTION = "arguments of an action in the assistant's words"
@@ -27,7 +26,7 @@ STEP_FIELDS = (*_WORDS, "extra_info", "messages", "state")
 BOOKKEEPING = ("agent", "cache_control", "is_demo", "message_type", "tags", "tool_call_ids")
 
 
-def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     for step, _ in objects(optional(value, "trajectory", list, place), "step", place):
         unread.fields(step, STEP_FIELDS)
     agent, acted = None, False
@@ -55,7 +54,7 @@ def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[
         yield chat_message, location
 
 
-def recognizes(value: Mapping[str, Any]) -> bool:
+def recognizes(value: JsonObject) -> bool:
     """Whether there is a trajectory, or the history has messages of an agent."""
     history = value["history"]
     first = history[0] if isinstance(history, list) and history else None

@@ -12,14 +12,14 @@ Yao et al. 2024, *τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-
 a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_model``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Placed, read_each, restated
+from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import objects, optional, require
-from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
+from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
 OF_USER = "message between the simulated user and its own tools"
@@ -29,7 +29,7 @@ REPEATED = ("audio_script_gold", "raw_data")
 SPEECH = "message of speech without a transcript"
 
 
-def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+def _about(value: JsonObject, place: str) -> tuple[str, str]:
     """Return the cluster and the name of a trial, empty if it has no task."""
     task, trial = value.get("task_id"), value.get("trial")
     if not isinstance(task, str | int):
@@ -38,9 +38,7 @@ def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
     return cluster, f"{cluster}, trial {trial}" if isinstance(trial, int) else cluster
 
 
-def _read_results(
-    value: Mapping[str, Any], number: int, calls: bool = False
-) -> Iterator[Transcript | SkippedError]:
+def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
     simulations = require(value, "simulations", list, "the file")
     info = optional(value, "info", dict, "info")
     environment = optional(info, "environment_info", dict, "info")
@@ -54,7 +52,7 @@ def _read_results(
     return read_each(SIMULATION.read, with_policy, "simulation", number, calls, file_unread)
 
 
-def _simulated(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _simulated(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     """Yield the messages of a simulation, after its policy."""
     if value.get("messages") is None:
         listed = _from_ticks(value, place)
@@ -86,7 +84,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
         yield restated(message, *REPEATED, content=content, tool_calls=called), location
 
 
-def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def _from_ticks(value: JsonObject, place: str) -> Iterator[Placed]:
     """Yield the messages of speech: what one side says without a pause of its turn is joined."""
     joined: dict[str, Any] = {}
     location = place
@@ -116,7 +114,7 @@ def _from_ticks(value: Mapping[str, Any], place: str) -> Iterator[Placed]:
     yield from _joined(joined, location)
 
 
-def _joined(message: Mapping[str, Any], place: str) -> Iterator[Placed]:
+def _joined(message: JsonObject, place: str) -> Iterator[Placed]:
     if message:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
 

@@ -7,12 +7,11 @@ cluster. Farn and Shin 2023, *ToolTalk: Evaluating Tool-Usage in a Conversationa
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -20,14 +19,14 @@ USER_DATA = ("location", "timestamp", "username", "session_token")
 """What the system prompt says of the user."""
 
 
-def _about(value: Mapping[str, Any], place: str) -> tuple[str, str]:
+def _about(value: JsonObject, place: str) -> tuple[str, str]:
     """Return the cluster of a conversation, and no name of its own."""
     suites = optional(value, "suites_used", list, place)
     names = sorted(suite for suite in suites if isinstance(suite, str))
     return clean_name(" + ".join(names)), ""
 
 
-def _messages(value: Mapping[str, Any], place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     data = optional(value, "metadata", dict, place)
     lines = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
     unread.fields(data, USER_DATA)

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import bare
 
@@ -22,7 +23,7 @@ def _spelled(name: str) -> str:
     return bare(name)
 
 
-def field_of(owner: Mapping[str, Any], names: Sequence[str]) -> str:
+def field_of(owner: JsonObject, names: Sequence[str]) -> str:
     """Return the first text in fields of these names, "" if there is none."""
     named = {_spelled(name): value for name, value in owner.items() if isinstance(value, str)}
     return next((named[name] for name in names if named.get(name)), "")
@@ -40,7 +41,7 @@ def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
 
 
 def branches(
-    messages: Sequence[tuple[Mapping[str, Any], Message]], leaf: str, place: str
+    messages: Sequence[tuple[JsonObject, Message]], leaf: str, place: str
 ) -> list[list[Message]]:
     """Return the branch that is read of each tree; all messages if they do not name their parents.
 

@@ -1,8 +1,8 @@
 """What a file of no known format seems to be."""
 
 from collections.abc import Mapping
-from typing import Any
 
+from fdkvc.core.json_input import JsonObject
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.words import listed
 
@@ -33,7 +33,7 @@ SEEMS: Mapping[tuple[str, ...], str] = {
 """What an object seems to be that has all of these fields; the first counts."""
 
 
-def seems_to_be(place: str, value: Mapping[str, Any]) -> str:
+def seems_to_be(place: str, value: JsonObject) -> str:
     """Say which fields an object has, and what it seems to be.
 
     Examples
