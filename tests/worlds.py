@@ -351,13 +351,13 @@ def assert_same_run(
     They are compared over the turns that both have, up to `last`; slots that only one has must
     be empty. A cache without a budget has as many slots as the longest dialog of its batch has
     tokens, so its attention and output are promised within a tolerance only; see
-    `fdkvc.core.attention`. What stores everything has as many slots in its second tier.
+    `fdkvc.core.attention`.
     """
     first = max(one.first_turn, other.first_turn)
     end = min(one.first_turn + one.turns, other.first_turn + other.turns, last or 10**9)
     assert end > first
 
-    if not one.policy.bounded or one.policy.reads_afresh:
+    if not one.policy.bounded:
         for turn in range(first, end):
             assert kept_tokens(one, row, turn) == kept_tokens(other, other_row, turn)
             _assert_close(_attended(one, row, turn), _attended(other, other_row, turn))

@@ -68,7 +68,6 @@ POLICIES = {
     "Weighted recency": ("#0b61c4", "#6cb6ff"),
     "Oracle": ("#8c4a00", "#d8a15c"),
     "Context shift": ("#1f6f78", "#86cfc4"),
-    "Retrieval": ("#1e3a8a", "#8fb0ff"),
     "Clear tool results": ("#7a2e6f", "#d99ad0"),
     "By region": ("#2e6b34", "#8fcf96"),
     "": ("#6f7480", "#9aa0ad"),

@@ -191,22 +191,6 @@ def cosine(a: Floats, b: Floats) -> Floats:
     return np.asarray(products / np.where(lengths > 0, lengths, 1))
 
 
-def masked_products(a: Floats, b: Floats, in_a: Bools, in_b: Bools) -> Floats:
-    """Return inner products (B, m, C) of the marked vectors of `a` (B, m, ·) and `b` (B, C, ·).
-
-    Products with unmarked vectors are 0.
-    """
-    if in_a.all() and in_b.all():
-        return row_products(a, b)
-    # The shape of a matrix product may change its rounding, so unmarked vectors are left out.
-    products = np.zeros((*in_a.shape, in_b.shape[1]), np.float32)
-    for row in range(len(products)):
-        m = np.flatnonzero(in_a[row])
-        n = np.flatnonzero(in_b[row])
-        products[row, m[:, None], n] = a[row, m] @ b[row, n].T
-    return products
-
-
 def _largest(cosines: Floats, position: Ints, new_position: Ints) -> Floats:
     """Return each entry's largest cosine (..., C) with newer tokens, at least 0.
 

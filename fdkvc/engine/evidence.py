@@ -106,8 +106,6 @@ class Evidence:
         """
         _, needed_tokens = self.recording.needed
         cached, _ = self._cached_and_peak
-        if self.trace.policy.reads_afresh:  # turn t needs what turn t itself reads, not t − 1
-            cached = np.concatenate([cached[:, 1:], cached[:, -1:]], axis=1)
         turns = []
         pairs = zip(self.recording.evidence, needed_tokens, strict=True)
         for (demand, _), (places, starts) in pairs:

@@ -347,8 +347,8 @@ METRICS: Mapping[str, Metric] = {
         _cost(
             "reads",
             "Reads",
-            "Entries read in a turn, as a share of all tokens so far; less than memory if the "
-            "policy retrieves only some of the stored entries.",
+            "Entries read in a turn, as a share of all tokens so far; less than memory if there is "
+            "a second tier.",
             partial(stored_share, tier=False),
         ),
         _alignment("key", "Alignment, key matrix", optional=True),

@@ -30,7 +30,6 @@ from fdkvc.policies.recall import Recall
 from fdkvc.policies.regions import Regions
 from fdkvc.policies.registered import check_class, check_looks, checked
 from fdkvc.policies.reread import Reread
-from fdkvc.policies.retrieval import Retrieval
 from fdkvc.policies.scissorhands import Scissorhands
 from fdkvc.policies.shift import Shift
 from fdkvc.policies.sink import SinkWindow
@@ -66,7 +65,6 @@ POLICIES: dict[str, type[Policy]] = {
         ExpectedAttention,
         KeyDiff,
         Knorm,
-        Retrieval,
         Random,
         Oracle,
         Full,

@@ -201,8 +201,6 @@ class Policy(PolicyCard, Checked, ABC):
     """Which scores count as equal, so that the older entry stays."""
     bounded: ClassVar[bool] = True
     """Whether it respects the budget."""
-    reads_afresh: ClassVar[bool] = False
-    """Whether each turn's queries select what is read from everything that is stored."""
     reads_again: ClassVar[bool] = False
     """Whether what follows the first evicted token is read again from its text, so that it decides
     by `BY_TEXT` for the whole model."""

@@ -47,7 +47,7 @@ class Wrapper(Policy):
         super().__post_init__()
         if any(type(policy) is type(self) for policy in inside(self.policy)):
             raise ValueError(f"{self.key} occurs more than once, but each wrapper is allowed once")
-        if self.policy.reads_afresh or not self.policy.bounded:
+        if not self.policy.bounded:
             raise ValueError(f"{self.policy.name} stores everything, so {self.key} changes nothing")
         if self.policy.reads_again:
             raise ValueError(

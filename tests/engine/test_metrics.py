@@ -301,8 +301,7 @@ def test_scores_take_four_bytes_a_channel(key: str) -> None:
     if key == "shift":  # which holds less after some turns
         entries = 6
     assert result.scores == entries * 4 * len(policy.channels)
-    stored = 3 * 32 if policy.reads_afresh else entries
-    assert result.keys == stored * 8 * 4
+    assert result.keys == entries * 8 * 4
     assert result.full_cache == 2 * 3 * 32 * 8 * 4
 
 

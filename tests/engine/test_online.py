@@ -28,16 +28,6 @@ def cut(vectors: Vectors, lengths: list[int]) -> list[Vectors]:
     ]
 
 
-def test_what_a_first_turn_evicted_can_be_read_again() -> None:
-    cache = OnlineCache(policy_named("retrieval"), budget=1)
-    vectors = np.eye(3)
-    first = dict.fromkeys(("queries", "keys", "values", "embeddings"), vectors)
-    cache.feed(**first)
-    for token in (0, 1, 2):
-        again = {name: array[token : token + 1] for name, array in first.items()}
-        assert cache.feed(**{**again, "keys": -again["keys"]}).kept_tokens.tolist() == [token]
-
-
 def test_ids_count_the_tokens_fed() -> None:
     cache = OnlineCache(policy_named("fifo"), budget=3)
     vectors, _ = random_vectors(0, [2, 0, 2, 4])

@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[2]
         ("sink", 2, 2),
         ("expected-attention", 128, 4),
         ("full", 1, 4),
-        ("retrieval", 8, 0),  # it reads only the nearest
         ("sinks(surprisal)", 128, 4),
         ("sinks(fd-kvc tau=0.9, n=8)", 128, 4),
         ("sinks(surprisal, n=2)", 128, 2),

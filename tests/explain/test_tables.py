@@ -238,8 +238,6 @@ def test_who_took_part_in_each_turn(run: tuple[Trace, DialogBatch]) -> None:
     for turn, part in table.groupby("turn"):
         assert isinstance(turn, int)
         new = list(range(32 * turn, 32 * turn + 32))
-        if trace.policy.reads_afresh:  # all that was stored stands for the choice
-            before = list(range(32 * turn))
         assert part.token.tolist() == before + new
         assert part.token[part.born == turn].tolist() == new
         assert (part.born == part.token // 32).all()

@@ -67,7 +67,6 @@ OPTIONS = (
     "recall(blocks(fifo))",
     "ada-heads(h2o)",
     "pyramid(snapkv)",
-    "retrieval size=4",
     *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
 )
 """Policies whose turn takes other steps than by default."""

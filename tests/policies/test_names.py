@@ -30,7 +30,6 @@ NAMES = {
     "clear-results keep=3 trigger=0 clear_at_least=0 clear_tool_inputs=no",
     "regions system=1.0 system_half_life=168.0 user=1.0 user_half_life=50.0 assistant=1.0 "
     "assistant_half_life=15.0 call=1.0 call_half_life=50.0 result=1.0 result_half_life=50.0",
-    "retrieval size=1",
     "random chance_seed=0",
     "oracle",
     "full",

@@ -141,7 +141,6 @@ def _name(text: str) -> str:
         ("turns(blocks(turns(fifo)))", "turns occurs more than once"),
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) allocates single places"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) allocates whole pages"),
-        ("blocks(retrieval)", "retrieval stores everything, so blocks changes"),
         ("reread(h2o)", "h2o looks at attention, but reread"),
         ("reread(random)", "random looks at chance, but reread"),
         ("reread(pyramid(fifo))", "pyramid(fifo) does not decide for the whole model"),

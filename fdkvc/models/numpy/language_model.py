@@ -46,12 +46,10 @@ from fdkvc.models.numpy.text_cache import (
     EvictingCache,
     ModelCache,
     Reader,
-    RetrievalCache,
     TextCache,
 )
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy
-from fdkvc.policies.retrieval import Retrieval
 
 BLOCK = 64
 """Rows of a matrix that are transposed at once."""
@@ -100,8 +98,6 @@ class LanguageModel(AnyModel):
 
     def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
         """Return a new cache under a policy."""
-        if isinstance(policy, Retrieval):
-            return RetrievalCache(self.decoder, policy, budget)
         return EvictingCache(self.decoder, policy, budget, decides)
 
 

@@ -45,7 +45,6 @@ from fdkvc.models.numpy.head_eviction import DECIDES, HeadEviction, check_keeps
 from fdkvc.models.numpy.model_text import Kind
 from fdkvc.models.numpy.token_vectors import TokenVectors
 from fdkvc.policies import Policy
-from fdkvc.policies.retrieval import Retrieval
 
 BLOCK = 96
 """Tokens whose attention is computed at once."""
@@ -189,7 +188,7 @@ class TextCache(ModelCache):
         grouped = queries.reshape(m, shape.kv_heads, shape.group, shape.head_width)
         keys = self._attended_vectors("keys", layer, end)  # (K, S, h)
         values = self._attended_vectors("values", layer, end)
-        masked = self._mask(layer, grouped, end)
+        masked = self._mask(layer, m, end)
         weights, totals = unnormalized_attention(grouped.transpose(1, 2, 0, 3), keys, masked)
         # The queries of a group are rows of one product with the values of their KV head.
         mixed = weights.reshape(shape.kv_heads, shape.group * m, -1) @ values
@@ -210,12 +209,11 @@ class TextCache(ModelCache):
         turn = stored[layer, :, self.turn_start :]
         return np.concatenate([self._gathered[name][layer], turn], axis=1)
 
-    def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
-        """Mark which keys queries (m, K, G, h) do not attend to (…, m, ·).
+    def _mask(self, layer: int, m: int, end: int) -> Bools:
+        """Mark which keys the m tokens up to an end do not attend to (…, m, ·).
 
         The columns are the last of those keys: where nothing earlier is masked, only the m newest.
         """
-        m = len(queries)
         if self.attended is None or (self.attended[layer] >= 0).all():
             return later_tokens(m)
         empty = self.attended[layer] < 0  # (K, S)
@@ -303,17 +301,13 @@ class TextCache(ModelCache):
         was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
-        earlier = self._new()
+        earlier = TextCache(self.decoder, ())
         if turn:
             earlier.turn_start = self.ends[turn - 1]
             earlier._take(self, earlier.turn_start)
             attended = self.attended_by_turn[turn - 1]
             earlier._set_attended(None if attended is None else _with_tokens(attended, restored))
         return earlier
-
-    def _new(self) -> TextCache:
-        """Return an empty cache that reads as this one does, but evicts nothing."""
-        return TextCache(self.decoder, ())
 
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
         """Return the attention weights of the token at a position (L, H, N).
@@ -332,23 +326,21 @@ class TextCache(ModelCache):
         sees = np.zeros((shape.layers, shape.kv_heads, self.count), np.bool_)
         sees[:, :, : position + 1] = True
         if turn and not whole_text:
-            sees[:, :, :start] = self._saw(turn, grouped)
+            sees[:, :, :start] = self._saw(turn)
         # 2. The weights, computed again: they were not stored.
         masked = ~sees[:, :, None, None]
         by_layer = map(attention, grouped, self.vectors("keys"), masked)
         return np.stack([*by_layer]).reshape(shape.layers, shape.heads, self.count)
 
-    def _saw(self, turn: int, queries: Floats) -> Bools:
-        """Mark which tokens before a turn, from 1 on, its queries saw (L, K, N).
-
-        The queries (L, K, G, 1, h) matter where each query chooses what it reads.
-        """
+    def _saw(self, turn: int) -> Bools:
+        """Mark which tokens before a turn, from 1 on, its queries saw (L, K, N)."""
+        shape = self.decoder.shape
         start = self.ends[turn - 1]
         attended = self.attended_by_turn[turn - 1]
         if attended is None:
-            return np.ones((*queries.shape[:2], start), np.bool_)
+            return np.ones((shape.layers, shape.kv_heads, start), np.bool_)
         # One more column than tokens, which empty slots (−1) mark; it is cut off.
-        saw = np.zeros((*queries.shape[:2], self.count + 1), np.bool_)
+        saw = np.zeros((shape.layers, shape.kv_heads, start + 1), np.bool_)
         np.put_along_axis(saw, attended, True, axis=2)
         return saw[:, :, :start]
 
@@ -409,73 +401,6 @@ class EvictingCache(TextCache):
         token = np.repeat(slots, max(vectors.shape[1] // len(slots), 1), axis=0)
         head = np.minimum(np.arange(len(token)), vectors.shape[1] - 1)
         return np.asarray(vectors[layer, head[:, None], token])
-
-
-class RetrievalCache(TextCache):
-    """A cache that evicts nothing, and reads only the entries nearest to each token's queries.
-
-    Of earlier turns, a token reads as many entries in each KV head as the budget allows: the
-    pages nearest to any query of the head's group, by the bound of `Retrieval`. Of its own turn it
-    reads all, as under every policy.
-    """
-
-    def __init__(self, decoder: Decoder, policy: Retrieval, budget: int) -> None:
-        super().__init__(decoder)
-        check_count("budget", budget)
-        self.policy, self.budget = policy, budget
-
-    def resize(self, budget: int) -> None:
-        """Read so many entries in each head from the end of this turn on."""
-        self.budget = budget
-
-    def _evict(self) -> None:
-        # `attended` stays None: keys are masked for each query, and none is left out for all.
-        self.whole = self.count <= self.budget
-
-    def _mask(self, layer: int, queries: Floats, end: int) -> Bools:
-        m = len(queries)
-        start = self.turn_start
-        if start <= self.budget:  # all earlier tokens fit
-            return super()._mask(layer, queries, end)
-        read = self._nearest(self._vectors.before("keys", start)[layer], queries)
-        mask = np.zeros((len(read), 1, m, end), np.bool_)
-        mask[:, 0, :, :start] = ~read
-        mask[..., -m:] |= later_tokens(m)
-        return mask
-
-    def _saw(self, turn: int, queries: Floats) -> Bools:
-        start = self.ends[turn - 1]
-        if start <= self.budget:
-            return super()._saw(turn, queries)
-        keys = self._vectors.before("keys", start)
-        by_token = queries.transpose(0, 3, 1, 2, 4)
-        return np.stack([*map(self._nearest, keys, by_token)])[:, :, 0]
-
-    def _new(self) -> TextCache:
-        return RetrievalCache(self.decoder, self.policy, self.budget)
-
-    def _nearest(self, keys: Floats, queries: Floats) -> Bools:
-        """Mark which keys (K, S, h) each of the queries (m, K, G, h) reads (K, m, S)."""
-        count = keys.shape[1]
-        size = min(self.policy.size, self.budget)
-        # 1. The least and the largest number of a page's keys in each coordinate (K, 1, h, pages).
-        starts = np.arange(0, count, size)
-        low = np.minimum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
-        high = np.maximum.reduceat(keys, starts, axis=1).swapaxes(1, 2)[:, None]
-        # 2. Quest's bound: no product of a query with a key of the page is larger. Of the group's
-        #    queries, the one nearest to a page counts (K, m, pages).
-        queries = queries.transpose(1, 0, 2, 3)
-        bounds = np.maximum(queries, 0) @ high + np.minimum(queries, 0) @ low
-        nearness = bounds.max(axis=2)
-        pages = self.budget // size
-        # 3. Read the nearest pages, and of those tied with the last one the oldest: exactly
-        #    `pages` are read.
-        last = np.partition(nearness, -pages, axis=2)[:, :, -pages, None]
-        blocked = nearness > last
-        tied = nearness == last
-        remaining = pages - blocked.sum(axis=2, keepdims=True)
-        read = blocked | (tied & (np.cumsum(tied, axis=2) <= remaining))
-        return np.repeat(read, size, axis=2)[:, :, :count]
 
 
 def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) -> Floats:

@@ -738,11 +738,6 @@ def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
 
     `with_text` says whether a tokenizer gives the text of tokens.
     """
-    if policy.reads_afresh:
-        raise ValueError(
-            f"{policy.label} stores everything and chooses afresh what each turn reads, but a "
-            "PolicyCache evicts"
-        )
     readers = [part for part in inside(policy) if TOKEN_FEATURES & {*part.looks_at}]
     if readers and not with_text:
         raise ValueError(

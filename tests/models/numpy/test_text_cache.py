@@ -25,9 +25,8 @@ from fdkvc.models.numpy.decoder import Decoder
 from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_text import Passage
-from fdkvc.models.numpy.text_cache import EvictingCache, RetrievalCache, TextCache, read
+from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
-from fdkvc.policies.retrieval import Retrieval
 from tests.language_models import MARKS, write_model
 from tests.models.conformance.decoder_adapter import DecoderModel
 from tests.models.conformance.masked import seen_by_turns
@@ -127,7 +126,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(
 
 
 @given(
-    policy=st.one_of(policies(STREAMING_POLICIES), st.just(Retrieval(2))),
+    policy=policies(STREAMING_POLICIES),
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 24),
     seed=st.integers(0, 99),
@@ -136,12 +135,7 @@ def test_a_cache_that_evicted_nothing_can_follow_the_full_one_bit_for_bit(
     decoder: Decoder, policy: Any, lengths: list[int], budget: int, seed: int
 ) -> None:
     ids, full = text(decoder, sum(lengths), seed), TextCache(decoder)
-    reading, following = (
-        RetrievalCache(decoder, policy, budget)
-        if isinstance(policy, Retrieval)
-        else EvictingCache(decoder, policy, budget)
-        for _ in range(2)
-    )
+    reading, following = (EvictingCache(decoder, policy, budget) for _ in range(2))
     bounds, evicted = np.cumsum([0, *lengths]), False
     for first, end in pairwise(bounds.tolist()):
         of_full = read([full], ids[first:end])
@@ -156,7 +150,7 @@ def test_a_cache_that_evicted_nothing_can_follow_the_full_one_bit_for_bit(
         following.end_turn()
         assert following.ids == reading.ids
         evicted = evicted or bool((reading.evicted_in >= 0).any())
-        assert following.whole is not evicted or isinstance(reading, RetrievalCache)
+        assert following.whole is not evicted
     for name in ("hidden", "queries", "keys", "values"):
         assert (following.vectors(name) == reading.vectors(name)).all()
 
@@ -183,9 +177,7 @@ def test_a_cache_of_which_one_head_holds_more_is_not_whole(decoder: Decoder, tok
     assert not cache.whole
 
 
-@pytest.mark.parametrize(
-    "key", [key for key in STREAMING_POLICIES if not policy_named(key).reads_afresh]
-)  # what comes back is evicted no more
+@pytest.mark.parametrize("key", STREAMING_POLICIES)
 def test_what_is_evicted_is_known_with_its_turn_and_rule(decoder: Decoder, key: str) -> None:
     lengths = [6, 4, 8, 3]
     cache = EvictingCache(decoder, policy_named(key), 7)
@@ -346,45 +338,6 @@ def test_a_text_ends_where_the_positions_do(tmp_path: Path) -> None:
     read_in_turns(cache, text(model.decoder, 30), [10, 10, 10])
     with pytest.raises(ValueError, match="the text has 31 tokens"):
         read([cache], [1])
-
-
-@pytest.mark.parametrize(("size", "budget"), [(1, 6), (3, 6), (16, 6), (5, 7)])
-def test_a_memory_that_retrieves_reads_what_is_nearest(
-    decoder: Decoder, size: int, budget: int
-) -> None:
-    lengths = [7, 5, 9, 4]
-    ids, shape = text(decoder, sum(lengths), seed=4), decoder.shape
-    cache = RetrievalCache(decoder, Retrieval(size=size), budget)
-    size = min(size, budget)  # as much of a page as there is room for
-    logits = read_in_turns(cache, ids, lengths)
-
-    sees = np.zeros((shape.layers, shape.kv_heads, len(ids), len(ids)), bool)
-    queries, keys = (cache.vectors(name).astype(float) for name in ("queries", "keys"))
-    for began, end in pairwise(np.cumsum([0, *lengths])):
-        pages = [range(first, min(first + size, began)) for first in range(0, began, size)]
-        for layer, head, position in np.ndindex(shape.layers, shape.kv_heads, end):
-            if position < began:
-                continue
-            group = queries[layer, head * shape.group : (head + 1) * shape.group, position]
-            bounds = [
-                max(np.max(query * keys[layer, head, page], axis=0).sum() for query in group)
-                for page in pages
-            ]
-            best = sorted(range(len(pages)), key=lambda at: -bounds[at])
-            most = len(pages) if began <= budget else budget // size
-            read_now = [token for at in best[:most] for token in pages[at]]
-            sees[layer, head, position, [*read_now, *range(began, position + 1)]] = True
-    assert (~np.tril(np.ones(len(ids), bool)) | sees.all(axis=(0, 1))).mean() < 0.9
-    wanted = masked(decoder, ids, sees)
-    np.testing.assert_allclose(logits, wanted, atol=NEAR * np.abs(wanted).max())
-    assert (cache.evicted_in == -1).all()
-
-    for position in range(len(ids)):
-        saw = np.repeat(sees[:, :, position], shape.group, axis=1)
-        assert ((cache.attention(position) > 0) == saw).all()
-    again = cache.before_turn(2)
-    repeated = np.concatenate([again_read(again, part) for part in np.split(ids[12:], [9])])
-    np.testing.assert_allclose(repeated, wanted[12:], atol=NEAR * np.abs(wanted).max())
 
 
 def again_read(cache: TextCache, ids: ArrayLike) -> Floats:

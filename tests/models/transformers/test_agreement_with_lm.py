@@ -36,7 +36,7 @@ from tests.language_models import write_model
 from tests.library import CACHE
 from tests.models.numpy.test_chat_template import CHATML, MARKS
 from tests.models.numpy.test_smollm2 import NO_ACCELERATE
-from tests.models.transformers.test_live import EVICTING
+from tests.worlds import STREAMING_POLICIES
 
 BY_TEXT = (
     "fifo",
@@ -53,7 +53,7 @@ BY_BITS = "random"
 """It draws by the bits of keys, which are rounded otherwise."""
 
 OTHERS = (
-    *(key for key in EVICTING if key not in (*BY_TEXT, BY_BITS, "full")),
+    *(key for key in STREAMING_POLICIES if key not in (*BY_TEXT, BY_BITS, "full")),
     *("sinks(fd-kvc tau=0.9)", "recall(h2o)", "pyramid(h2o)", "pyramid(fd-kvc, last=0.2)"),
 )
 CLOSE = 1e-3

@@ -37,7 +37,7 @@ from fdkvc.models.transformers import loop
 from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.cost import COST
 from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache, load_live
-from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy
+from fdkvc.policies import WRAPPERS, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
 from tests.language_models import write_model
@@ -55,17 +55,7 @@ NEAR = 1e-5
 """Logits are the same to so much of the largest, where sums round otherwise."""
 
 
-def refused(policy: Policy) -> bool:
-    """Say whether a policy asks for what a cache of the library cannot give."""
-    return policy.reads_afresh
-
-
-EVICTING = tuple(key for key in STREAMING_POLICIES if not refused(policy_named(key)))
-WITHIN = tuple(
-    key
-    for key in WRAPPERS
-    if key not in ("recall", "reread") and not refused(read_policy(f"{key}(h2o)"))
-)
+WITHIN = tuple(key for key in WRAPPERS if key not in ("recall", "reread"))
 RAGGED = "fd-kvc:tau=0.9"
 """A threshold evicts more of one head than of another: they have empty slots."""
 
@@ -119,7 +109,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
 
 @settings(max_examples=12)
 @given(
-    policy=policies(EVICTING),
+    policy=policies(STREAMING_POLICIES),
     lengths=turn_lengths(5, 8),
     budget=st.integers(1, 12),
     decides=st.sampled_from(["head", "layer", "model"]),
@@ -319,7 +309,6 @@ def test_another_text_that_is_shorter_than_the_first_is_refused(
     ("policy", "how", "sentence"),
     [
         ("oracle", {}, "looks at the future of the dialog"),
-        ("retrieval", {}, "stores everything and chooses afresh what"),
         ("sinks(weighted-recency)", {}, "Weighted recency looks at the text of tokens"),
         ("surprisal", {}, "looks at the text of tokens, for which a"),
         ("h2o", {"budget": 0}, "budget is 0, but must be a whole number"),
@@ -558,17 +547,6 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
     left = re.compile(r" *\d+%  ([012] of 2 dialogs|of the timing), about ")
     progress = [match[1] for line in lines if (match := left.match(line))]
     assert [*dict.fromkeys(progress)] == [*(f"{n} of 2 dialogs" for n in range(3)), "of the timing"]
-
-
-def test_what_no_cache_can_do_is_said_before_a_model_is_looked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = ("--model", "nowhere", "--out", tmp_path)
-    assert run("live", *files, "--policies", "fifo", "retrieval") == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("fdkvc: Retrieval stores everything and chooses")
-    assert said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,16 @@ from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
 from fdkvc.models.transformers.on_device import OnDevice
 from fdkvc.policies import Policy, read_policy
 from tests.library import CACHE, NO_OLD_NAME, SHAPES, Numbers, made, text
-from tests.models.transformers.test_live import EVICTING, LENGTHS, RAGGED, WITHIN
+from tests.models.transformers.test_live import LENGTHS, RAGGED, WITHIN
 from tests.refusals import assert_one_sentence
+from tests.worlds import STREAMING_POLICIES
 
 pytestmark = [NO_OLD_NAME, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 NEAR = 1e-5
 VECTORS = {"attention", "similarity", "queries", "keys", "values", "chance"}
 POLICIES = (
-    *EVICTING,
+    *STREAMING_POLICIES,
     *(f"{key}(h2o)" for key in WITHIN),
     *(RAGGED, "sinks(surprisal)", "turns(snapkv)", "ada-heads(tova)", "pyramid(fd-kvc)"),
     *("recall(surprisal, tier=1)", "recall(keydiff, tier=0.5)", "snapkv window=1"),
@@ -176,7 +177,7 @@ def test_so_it_is_in_half_precision_and_with_closed_gaps(llama: Any, key: str) -
 
 TEXT_ALONE = [
     key
-    for key in (*EVICTING, *(f"{wrapper}(fifo)" for wrapper in (*WITHIN, "recall")))
+    for key in (*STREAMING_POLICIES, *(f"{wrapper}(fifo)" for wrapper in (*WITHIN, "recall")))
     if not VECTORS & {*read_policy(key).looks_at}
 ]
 """Among them are messages and regions."""
