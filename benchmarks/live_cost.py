@@ -132,11 +132,59 @@ def cache_of(model: Any, policy: str, budget: int, decides: str) -> Any:
         return PolicyCache(read_policy(policy), budget, model, **options)
 
 
+def bytes_of(cache: Any) -> int:
+    """Return the bytes of all tensors of a *transformers* cache."""
+    total = 0
+    for layer in cache.layers:
+        tensors = (layer.keys, layer.values, *getattr(layer, "other_tensors", ()))
+        total += sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    return total
+
+
+def read_and_write(
+    model: Any, cache: Any, turns: Sequence[Sequence[int]], clock: Clock
+) -> tuple[int, float, float]:
+    """Let a model read the turns of a text with a cache, then write tokens.
+
+    The clock's unit is the second. Returns the cache's peak bytes, and the seconds of reading and
+    of writing, evictions included.
+    """
+    import torch
+
+    from fdkvc.models.numpy.model_folder import cache_name
+    from fdkvc.models.transformers.cache import PolicyCache
+
+    peak = 0
+
+    def take(ids: Any, *, end: bool) -> Any:
+        """Let the model read tokens (1, n); return the likeliest next one (1, 1)."""
+        nonlocal peak
+        options: Any = {cache_name(model): cache, "use_cache": True, "logits_to_keep": 1}
+        logits = model(input_ids=ids, **options).logits
+        peak = max(peak, bytes_of(cache))
+        if end and isinstance(cache, PolicyCache):
+            cache.end_turn()
+        return logits[:, -1:].argmax(dim=-1)
+
+    def now() -> float:
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        return clock()
+
+    with torch.inference_mode():
+        turn_ids = [torch.tensor([ids], device=model.device) for ids in turns]
+        began = now()
+        for ids in turn_ids:
+            token = take(ids, end=True)
+        read = now()
+        for number in range(1, WRITTEN + 1):
+            token = take(token, end=number == WRITTEN)
+        return peak, read - began, now() - read
+
+
 def measure(model: Any, cache: Any, turns: Sequence[Sequence[int]]) -> tuple[float, float, float]:
     """Return seconds of reading and of writing, and the peak in bytes."""
     import torch
-
-    from fdkvc.models.transformers.cost import read_and_write
 
     cuda = model.device.type == "cuda"
     baseline = 0
@@ -144,7 +192,7 @@ def measure(model: Any, cache: Any, turns: Sequence[Sequence[int]]) -> tuple[flo
         torch.cuda.reset_peak_memory_stats()
         baseline = torch.cuda.memory_allocated()
     clock = perf_counter if cuda else process_time
-    peak, reading, writing = read_and_write(model, cache, turns, WRITTEN, clock=clock)
+    peak, reading, writing = read_and_write(model, cache, turns, clock)
     return reading, writing, torch.cuda.max_memory_allocated() - baseline if cuda else peak
 
 

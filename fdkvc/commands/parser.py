@@ -198,7 +198,7 @@ def build_parser() -> _Parser:
     answers = command("answers", "measure what a model's answers lose when policies evict")
     answers.option("--model", "FOLDER", f"{SMALL_MODEL}; default: the bundled model")
     answers.workers()
-    live = command("live", "measure what answers lose and caches cost in any transformers model")
+    live = command("live", "measure what answers lose in any transformers model")
     live.option("--model", "FOLDER", ANY_MODEL, required=True)
     live.option("--engine", "NAME", "transformers or llama.cpp", default="transformers")
     positions = "kept: rotary positions stay; slots: they are renumbered without gaps"

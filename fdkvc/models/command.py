@@ -1,18 +1,14 @@
 """``answers`` and ``live``: what a model's answers lose when policies evict from its cache."""
 
 from argparse import Namespace
-from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 from fdkvc.conversations.sources import Sources
 from fdkvc.core.attention import SPEAKERS
-from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.sinks import sinks_notes
 from fdkvc.explain.notes import kinds_in, pinned_notes
 from fdkvc.models.answers import FULL, Answers
 from fdkvc.models.numpy.head_eviction import deciding
-from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs, small_model
 from fdkvc.policies import baseline_of, policy_named, read_policy
@@ -25,7 +21,7 @@ from fdkvc.runs.console import (
     warn_no_effect,
     without_library_warnings,
 )
-from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.runs.jobs import Execution
 from fdkvc.runs.options import settings_from
 
 NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
@@ -36,7 +32,7 @@ def answers(options: Namespace) -> None:
     settings, baseline = _settings(options)
     model = small_model(options.model)
     with running(options.workers) as execution:
-        run, _ = _measured(options, settings, baseline, model, execution)
+        run = _measured(options, settings, baseline, model, execution)
     if options.model is not None:  # the bundled one has no sinks
         warn_each(sinks_notes(settings.policies, settings.budgets))
     finish(options, run)
@@ -44,7 +40,7 @@ def answers(options: Namespace) -> None:
 
 @without_library_warnings()
 def live(options: Namespace) -> None:
-    """Measure the answers of any model that transformers runs, and what its caches cost."""
+    """Measure the answers of any model that transformers runs."""
     settings, baseline = _settings(options)
     if options.engine == "llama.cpp":
         _live_llama(options, settings, baseline)
@@ -53,7 +49,6 @@ def live(options: Namespace) -> None:
         raise ValueError(f"engine {options.engine!r} must be transformers or llama.cpp")
     try:
         from fdkvc.models.transformers.cache import check_within_a_cache
-        from fdkvc.models.transformers.cost import measure_cost
         from fdkvc.models.transformers.loop import load_live
     except ImportError as error:
         raise ValueError(f"live needs {error.name}: {NO_TRANSFORMERS}") from None
@@ -64,34 +59,12 @@ def live(options: Namespace) -> None:
         warn_each(sinks_notes(settings.policies, settings.budgets))
         execution: Execution = {"workers": 1, "on_progress": on_progress}
         run_fields = {"also_depends": model.about, "note": model.full().cache.left}
-        run, transcripts = _measured(options, settings, baseline, model, execution, **run_fields)
-        # Time and memory, in the longest dialog.
-        turns = [[turn.ids for turn in encode_dialog(model, dialog)] for dialog in transcripts]
-        longest = max(turns, key=lambda dialog: sum(map(len, dialog)))
-        began = perf_counter()
-        evicting = [policy for policy in settings.policies if not policy.reads_again]
-        if len(evicting) < len(settings.policies):
-            warn("Time and memory are measured only for caches that keep entries.")
-        try:
-            cost = measure_cost(
-                model,
-                evicting,
-                settings.budgets,
-                longest,
-                decides=settings.decides,
-                every=settings.every,
-                on_case=lambda passages_read, total: on_progress(
-                    Progress(passages_read, total, "of the timing", perf_counter() - began)
-                ),
-            )
-            run = replace(run, cost=cost)
-        except ValueError as error:  # the answers are measured, and are not thrown away for this
-            warn(f"Time and memory were not measured: {error}.")
+        run = _measured(options, settings, baseline, model, execution, **run_fields)
     finish(options, run)
 
 
 def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
-    """Measure answers in llama.cpp, without time and memory, which are not this project's."""
+    """Measure answers in llama.cpp."""
     try:
         from fdkvc.models.llama_cpp.chat import check_by_text
         from fdkvc.models.llama_cpp.model import load_llama
@@ -106,7 +79,7 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model.evicting(policy_named("full"), 1, settings.decides)  # fail now if it cannot
         warn_each(sinks_notes(settings.policies, settings.budgets))
         execution: Execution = {"workers": 1, "on_progress": on_progress}
-        run, _ = _measured(options, settings, baseline, model, execution, also_depends=model.about)
+        run = _measured(options, settings, baseline, model, execution, also_depends=model.about)
     finish(options, run)
 
 
@@ -117,8 +90,8 @@ def _measured(
     model: AnyModel,
     execution: Execution,
     **run_fields: Any,
-) -> tuple[AnswersRun, list[Transcript]]:
-    """Measure a model's answers; return also the dialogs that it read."""
+) -> AnswersRun:
+    """Measure a model's answers."""
     warn_each([model.tokens.note])
     dialogs, digest = readable_dialogs(model, settings_from(Sources, options))
     shape = model.decoder.shape
@@ -132,7 +105,7 @@ def _measured(
     finished.take_over(answers_key(settings, model, dialogs, run_fields))
     if finished.results:
         warn("Going on where an earlier run of the same command ended.")
-    return AnswersRun.measure(settings, model, dialogs, run_fields, **execution), dialogs
+    return AnswersRun.measure(settings, model, dialogs, run_fields, **execution)
 
 
 def _settings(options: Namespace) -> tuple[Answers, str]:

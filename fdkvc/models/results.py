@@ -22,7 +22,7 @@ from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import AnyModel, load_language_model
 from fdkvc.runs.base import Run
 from fdkvc.runs.console import warn_each
-from fdkvc.runs.grid import Grid, marked, marks_sentence, pivot
+from fdkvc.runs.grid import marked, marks_sentence, pivot
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record, digest, run_json
 
@@ -59,8 +59,6 @@ class AnswersRun(Run):
     """The number of parts of the dialogs that were not read, by kind."""
     note: str = ""
     """A sentence on the layers from which the model's cache does not evict."""
-    cost: pd.DataFrame | None = None
-    """Time and memory of the caches; see `fdkvc.models.transformers.cost`."""
 
     @classmethod
     def measure(
@@ -125,29 +123,19 @@ class AnswersRun(Run):
         }
 
     @property
-    def timed(self) -> dict[str, pd.DataFrame | str]:
-        return {} if self.cost is None else {"live_cost.csv": self.cost}
-
-    @property
     def text(self) -> str:
         summary = self.summary
         keys = (*metrics_of("answers"), TOKENS_REREAD)
         table = pd.concat([summary[summary.metric == key] for key in keys])
         words = marked(table, self.paired, self.places)
         table = table.assign(metric=[METRICS[key].heading(key) for key in table.metric])
-        parts = [
+        parts = (
             "\n".join(filter(None, [self.model.name, self.note])),
             f"Means over {count(int(summary.n.max()), 'dialog')} by budget, with the 95 % "
             f"interval, which is {over_clusters(int(summary.services.max()))};\n"
             f"{marks_sentence(self.baseline, self.places)}",
             pivot(table, words, ["metric", "policy"]).text(grouped=True),
-        ]
-        if self.cost is not None:
-            parts += [
-                "\nCost of the caches in one dialog: peak bytes, and tokens per second with "
-                "evictions; ratios\nare to the cache without eviction",
-                cost_grid(self.cost).text(),
-            ]
+        )
         return "\n\n".join(parts)
 
 
@@ -181,17 +169,3 @@ def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript
     dialogs, skipped = readable(model, transcripts)
     warn_each([skipped_text(skipped)])
     return dialogs, file
-
-
-COST = {"bytes": "{:,.0f}".format} | dict.fromkeys(
-    ("bytes_ratio", "read_per_second", "read_ratio", "written_per_second", "written_ratio"),
-    "{:.2f}".format,
-)
-"""Columns of ``live_cost.csv``, and how their numbers are formatted."""
-
-
-def cost_grid(cost: pd.DataFrame) -> Grid:
-    """Return the cost of a model's caches."""
-    columns = {"policy": cost.policy.tolist(), "per head": [*map(str, cost.budget)]}
-    columns |= {name.replace("_", " "): [*map(write, cost[name])] for name, write in COST.items()}
-    return Grid.of(columns)

@@ -760,13 +760,3 @@ def enough_memory(task: str) -> Iterator[None]:
             f"there is not enough memory to {task}: read shorter parts or fewer texts and policies "
             "at once, or choose a smaller budget or model"
         ) from None
-
-
-def bytes_of(cache: Any) -> int:
-    """Return the bytes of all tensors of a *transformers* cache."""
-    names = (*KEYS_VALUES, "conv_states", "recurrent_states")
-    total = 0
-    for layer in cache.layers:
-        tensors = (*map(vars(layer).get, names), *getattr(layer, "other_tensors", ()))
-        total += sum(tensor.nbytes for tensor in tensors if tensor is not None)
-    return total

@@ -11,11 +11,12 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache
 
+from benchmarks.live_cost import bytes_of
 from fdkvc.core.attention import Floats, Ints, Observation, divide_by_max, entry_total, softmax
 from fdkvc.core.cache import Cache
 from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.transformers import cache as policy_cache
-from fdkvc.models.transformers.cache import PolicyCache, bytes_of
+from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.models.transformers.layer import PolicyLayer
 from fdkvc.models.transformers.observed import TensorObservation, TensorTokens
 from fdkvc.models.transformers.on_device import OnDevice
