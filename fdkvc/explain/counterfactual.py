@@ -76,9 +76,9 @@ class Change:
         Examples
         --------
         >>> Change("gamma", "Recency decay", 0.88, 0.921, 0.0, 1.0, 0.001).words
-        'Recency decay at 0.921 instead of 0.88 would have kept it.'
+        'It would have been kept with recency decay at 0.921 instead of 0.88.'
         >>> Change("w_c", "Weight", 0.45, None, 0.0, 1.0, 0.001, keeps=False).words
-        'No weight from 0 to 1 in steps of 0.001 would have evicted it.'
+        'No weight from 0 to 1, in steps of 0.001, would have evicted it.'
         >>> Change("beta", "Modulation", 0.25, None, 0.0, 4.0, 0.004, is_read=False).words
         'No modulation would have kept it, because this run never uses it.'
         """
@@ -88,9 +88,10 @@ class Change:
             return f"No {name} {would}, because this run never uses it."
         if self.reversing_value is None:
             low, high, step = map(written, (self.low, self.high, self.step))
-            return f"No {name} from {low} to {high} in steps of {step} {would}."
+            return f"No {name} from {low} to {high}, in steps of {step}, {would}."
         values = f"{written(self.reversing_value)} instead of {written(self.current_value)}"
-        return f"{self.label} at {values} {would}."
+        outcome = "kept" if self.keeps else "evicted"
+        return f"It would have been {outcome} with {name} at {values}."
 
 
 class NotRepeated(Change):
@@ -121,7 +122,8 @@ def counterfactual(
     For an entry evicted up to `turn`, the change would have kept it in the turn that evicted it;
     for a cached one, it would have evicted it by the end of `turn`. The dialog is run again from
     its first turn with one setting changed: each numeric hyperparameter with a range, in order, and
-    the budget, which is searched up to the number of tokens read by then.
+    the budget. An evicted entry asks for more room, up to the number of tokens read by then, and a
+    cached one for less: the other direction might reverse the decision, but advises nobody.
 
     The outcome need not be monotonic in a setting, so every value is tried, outward from the
     current one in both directions: in steps of a thousandth of the range if values run as rows of
@@ -142,10 +144,10 @@ def counterfactual(
     >>> trace = simulate(policy_named("sink"), dialogs, budget=56)
     >>> for change in counterfactual(trace, dialogs, row=0, turn=1, token=7):
     ...     print(change.words)
-    Sinks at 8 instead of 4 would have kept it.
-    Budget at 61 instead of 56 would have kept it.
+    It would have been kept with sinks at 8 instead of 4.
+    It would have been kept with budget at 61 instead of 56.
     >>> counterfactual(trace, dialogs, row=0, turn=1, token=12)[0].words
-    'Sinks at 5 instead of 4 would have evicted it.'
+    'It would have been evicted with sinks at 5 instead of 4.'
     """
     why = explain(trace, dialogs, row, turn, token)
     if trace.first_turn > 0:
@@ -182,9 +184,8 @@ def counterfactual(
         reversing_value = 0 if token in kept_unrepeated else None
         changes.append(NotRepeated("repeated", "Repeated", 1, reversing_value, 0, 1, 1))
     # A budget that holds all tokens read so far keeps every entry: more need not be tried.
-    places = Field(
-        "Budget", "Most entries after a turn.", default=budget, low=1, high=max(tokens, budget)
-    )
+    low, high = (budget, max(tokens, budget)) if evicted else (1, budget)
+    places = Field("Budget", "Most entries after a turn.", default=budget, low=low, high=high)
     for name, setting in {**policy.settings, BUDGET: places}.items():
         has_range = math.isfinite(setting.high - setting.low) and not setting.nominal
         # A setting without an order, such as a seed, has no smallest change.

@@ -71,6 +71,8 @@ class Claim:
     """The quantity that decides it."""
     why: str
     """Why the measured quantity is as it is."""
+    found: str = "{}"
+    """What was measured in plain words, around the figure."""
     published: Published | None = None
     """The printed figure; None if the claim is verbal."""
     holds_when: Range | None = None
@@ -124,8 +126,7 @@ class Claim:
 
 _BY_PROJECTION = (
     "The printed alignments are as small as those of unrelated vectors, and the paper's own tests "
-    "find no significant difference. Here the topic is projected by the value matrix, from which "
-    "the output is made."
+    "find no clear difference. Measured with the value matrix, which makes the output of attention."
 )
 
 

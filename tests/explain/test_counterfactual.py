@@ -42,7 +42,7 @@ def test_changes_worked_by_hand() -> None:
     assert (changes["gamma"].current_value, changes["gamma"].reversing_value) == (0.5, 0.91)
     assert changes["gamma"].share == pytest.approx(0.41)
     assert changes["w_c"].reversing_value == 0.847
-    assert (changes["budget"].reversing_value, changes["budget"].share) == (3, 0.5)
+    assert (changes["budget"].reversing_value, changes["budget"].share) == (3, 1.0)
     for name in ("alpha_0", "mu", "tau", "beta"):
         change = changes[name]
         assert (change.reversing_value, change.share) == (None, None)
@@ -138,10 +138,10 @@ def test_a_change_has_the_name_and_the_numbers_of_the_page() -> None:
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=56)
     gamma = by_name(counterfactual(trace, dialogs, 0, 3, 9))["gamma"]
     assert gamma.label == trace.policy.settings["gamma"].title == "Recency decay (γ)"
-    assert gamma.words.startswith("Recency decay (γ) at ")
+    assert "kept with recency decay (γ) at " in gamma.words
 
     budget = Change("budget", "Budget", 1980, 12_000, 1, 20_000, 1)
-    assert budget.words.startswith("Budget at 12,000 instead of 1,980 would")
+    assert budget.words.endswith("with budget at 12,000 instead of 1,980.")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_open_and_whole_ranges_and_islands() -> None:
     assert changes["whole"].reversing_value == 1
     assert isinstance(changes["whole"].reversing_value, int)
     assert changes["idle"].reversing_value is None
-    assert changes["idle"].words == "No idle from 0 to 1 in steps of 0.02 would have kept it."
+    assert changes["idle"].words == "No idle from 0 to 1, in steps of 0.02, would have kept it."
     assert changes["budget"].reversing_value == 8
 
 

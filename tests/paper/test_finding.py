@@ -29,30 +29,31 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
 
 
-def test_claims_on_alignment_are_counted_in_each_space_that_the_paper_may_mean() -> None:
+def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mean() -> None:
     study = papers_run().study
     results = {result.claim.key: result for result in claim_results(study)}
     tied = results["tied-shift"]
-    in_keys = tied.other_spaces["keys'"]
+    in_keys = tied.other_matrices["key"]
     assert tied.measured is not None
     assert in_keys.measured is not None
     assert (tied.verdict, round(tied.measured.value, 1)) == ("does not hold", 52.9)
     assert (in_keys.verdict, round(in_keys.measured.value, 2)) == ("direction only", -0.66)
 
-    spoken_of = [result for result in results.values() if result.other_spaces]
-    holding = [[result.verdict for result in spoken_of].count("holds")]
-    for space in ("keys'", "queries'"):
-        verdicts = [result.other_spaces[space].verdict for result in spoken_of]
+    about_alignment = [result for result in results.values() if result.other_matrices]
+    holding = [[result.verdict for result in about_alignment].count("holds")]
+    for matrix in ("key", "query"):
+        verdicts = [result.other_matrices[matrix].verdict for result in about_alignment]
         holding.append(verdicts.count("holds"))
     head, _ = finding(study)
-    assert f"at most {max(holding)} of {len(spoken_of)} claims on alignment" in head
+    assert f"at most {max(holding)} of {len(about_alignment)} claims on alignment" in head
 
 
-def test_a_claim_shows_its_verdict_in_other_spaces() -> None:
+def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
     results = claim_results(papers_run().study)
     (tied,) = [result for result in results if result.claim.key == "tied-shift"]
-    assert "topic in the keys' space" in claims_html([tied])
+    assert "with the key matrix" in claims_html([tied])
     assert "t = −0.66" in claims_html([tied])
+    assert "measured: t = 52.86; up to 1.96 would be a tie" in claims_html([tied])
 
 
 def test_without_a_verdict_nothing_is_found() -> None:

@@ -265,4 +265,4 @@ def test_claims_print_the_figures_of_the_tables() -> None:
     for scenario in TESTED:
         tied = claim(f"tied-{scenario}")
         assert tied.published == T_TESTS[scenario, "t"]
-        assert f"p = {T_TESTS[scenario, 'p'].printed}" in tied.claim
+        assert f"p = {T_TESTS[scenario, 'p'].printed}" in tied.source

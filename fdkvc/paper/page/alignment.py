@@ -17,9 +17,9 @@ from fdkvc.ui.frame import show_grid
 from fdkvc.ui.markdown import Markdown, plain
 
 _NAMES = {
-    "value": "projected by the value matrix",
-    "key": "by the key matrix",
-    "query": "by the query matrix",
+    "value": "with the value matrix",
+    "key": "with the key matrix",
+    "query": "with the query matrix",
     PUBLISHED: "published (Table 1)",
 }
 
@@ -37,10 +37,10 @@ def show_alignment(page: str, study: Study) -> None:
         return
     st.header("The question", anchor=False)
     st.markdown(
-        "Alignment is the cosine of the attention output and the “projected” current topic. The "
-        "output is a weighted mean of **values**, so it lies in the value matrix's space. The "
-        "paper does not say which matrix projects the topic, and prints alignments near 0.02, "
-        "where aligned vectors would give 1."
+        "Alignment says how well the output of attention points at the current topic: 1 perfectly, "
+        "0 not at all. To compare them, the topic is multiplied by a matrix, and the paper does "
+        "not say which. The output is a mean of **values**, so only the value matrix can give 1. "
+        "The paper prints about 0.02."
     )
     scenarios = {key: scenario_label(key) for key in results.reported}
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
@@ -57,9 +57,9 @@ def show_alignment(page: str, study: Study) -> None:
     ablated, baseline = read_policy(ABLATED_POLICY).title, read_policy(BASELINE).title
     st.header(plain(f"{ablated} − {baseline}, paired by dialog"), anchor=False)
     st.markdown(
-        "With 95 % intervals. The published ones follow from the paper's t-tests on Shift, Mixed "
-        "and Gradual (Section 5.6: t = 1.31, 0.57 and 0.87), and elsewhere from the spread that "
-        "these imply."
+        "With 95 % intervals; a difference is clear where t is above 1.96 or below −1.96. The "
+        "published t are the paper's on Shift, Mixed and Gradual (Section 5.6), and elsewhere "
+        "follow from the spread of unrelated vectors."
     )
     rows = differences.assign(metric="late_alignment", scenario=differences.scenario.map(scenarios))
     apart = figures(rows, ("mean_diff", "ci_low", "ci_high"), signs=True)
@@ -79,11 +79,9 @@ def conclusion(differences: pd.DataFrame) -> Markdown:
     if len(published):
         words = Markdown(
             "- **The published differences are indistinguishable from zero**: the largest |t| "
-            "is {:.2f}, below 1.96."
+            "is {:.2f}, and a clear difference needs 1.96."
         )
         lines.append(words.format(published.t.abs().max()))
-    words = Markdown(
-        "- **With the topic in the space of the output, |t| is between {:.0f} and {:.0f}.**"
-    )
+    words = Markdown("- **With the value matrix, |t| is between {:.0f} and {:.0f}.**")
     lines.append(words.format(measured.t.abs().min(), measured.t.abs().max()))
     return Markdown("\n").join(lines)

@@ -1,19 +1,17 @@
-"""How much of the paper a run reproduces, and the paper's claims with reasons and evidence."""
+"""The paper's claims, with reasons and evidence."""
 
 from collections.abc import Mapping, Sequence
-from itertools import starmap
-from typing import Any
 
 import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
-from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted, name_of
+from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted
 from fdkvc.paper.replication.claims import ClaimResult, claim_results
 from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
-from fdkvc.ui.markdown import Markdown, plain
+from fdkvc.ui.markdown import plain
 
 EVERY = "all"
 
@@ -40,29 +38,28 @@ def show_answer(study: Study) -> None:
         st.info(plain(words), icon=":material/balance:")
 
 
-def choose_verdict(page: str, section: str, counts: Mapping[Any, int]) -> str:
-    """Show the filter of a section with its counts: `EVERY`, or one verdict."""
-    names = {EVERY: f"{EVERY} {sum(counts.values())}"}
+def choose_verdict(
+    page: str,
+    section: str,
+    counts: Mapping[str | None, int],
+    marks: Mapping[str | None, tuple[str, str]],
+) -> str:
+    """Show the filter of a section: `EVERY`, or one verdict, with its mark, count and words."""
+    names = {EVERY: f"{EVERY.capitalize()} {sum(counts.values())}"}
     for verdict, number in counts.items():
         if number:
-            names[str(verdict)] = f"{name_of(verdict)} {number}"
+            sign, words = marks[verdict]
+            names[str(verdict)] = f"{sign} {number} {words}"
     return segments(f"{page}/{section}/shown", "Show", names)
 
 
 @st.fragment
 def show_claims(page: str, study: Study) -> None:
-    """Show what is reproduced, and the claims, all or those with one verdict."""
-    _, details = finding(study)
-    details.pop("Claims", None)  # which the filter counts
-    lines = starmap(Markdown("- **{}:** {}").format, details.items())
-    st.markdown(Markdown("\n").join(lines))
+    """Show the claims, all or those with one verdict."""
     results = claim_results(study)
-    counts = counted(results)
     st.session_state.setdefault(f"{page}/Claims/shown", FAILING_FIRST[0])
-    verdict = choose_verdict(page, "Claims", counts)
-    marks = {name_of(key): MARKS[key] for key, number in counts.items() if number}
-    legend = " · ".join(f"{sign} {name}: {meaning}" for name, (sign, meaning) in marks.items())
-    st.caption(plain(f"{legend} · click a claim for its numbers"))
+    verdict = choose_verdict(page, "Claims", counted(results), MARKS)
+    st.caption("Click a claim for the reason, and for how sure the measurement is.")
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>")
     for subject, group in by_subject(chosen).items():

@@ -9,18 +9,19 @@ from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     ClaimResult,
     figure_words,
+    found_words,
     measured_words,
     recomputed_words,
 )
 
 MARKS: dict[str | None, tuple[str, str]] = {
-    "holds": ("✓", "confirmed"),
-    "direction only": ("◐", "direction confirmed, size not"),
-    "does not hold": ("✗", "excluded"),
-    "open": ("?", "undecided"),
-    None: ("–", "a time, too few dialogs or not measured"),
+    "holds": ("✓", "hold"),
+    "direction only": ("◐", "hold in direction, not in size"),
+    "does not hold": ("✗", "do not hold"),
+    "open": ("?", "are undecided"),
+    None: ("–", "are not judged"),
 }
-"""The sign of each verdict on a claim, and what it means."""
+"""The sign of each verdict on claims, and the verdict in words."""
 
 STYLE = Path(__file__).with_name("claims.css").read_text("utf-8")
 
@@ -46,7 +47,7 @@ def _claim(result: ClaimResult) -> str:
     claim = result.claim
     verdict = result.verdict
     printed = "" if claim.published is None else claim.published.words
-    brief = measured = measured_words(result)
+    measured = measured_words(result)
     if measured and result.measured is not None and result.measured.n:
         measured += f", {result.measured.n:,} dialogs"
     facts = {
@@ -54,8 +55,10 @@ def _claim(result: ClaimResult) -> str:
         "from its own tables": recomputed_words(claim),
         "measured": measured,
     }
-    for space, there in result.other_spaces.items():
-        facts[f"topic in the {space} space"] = f"{measured_words(there)}: {there.verdict}"
+    for matrix, other_result in result.other_matrices.items():
+        facts[f"with the {matrix} matrix"] = (
+            f"{measured_words(other_result)}: {other_result.verdict}"
+        )
     facts["source"] = claim.source
     rows = ""
     for name, words in facts.items():
@@ -66,8 +69,9 @@ def _claim(result: ClaimResult) -> str:
         why += " There is no verdict on times."
     return (
         f'<li id="claim-{escape(claim.key)}"><details>'
-        f"<summary><b>{MARKS[verdict][0]}</b><span>{escape(claim.claim)}</span>"
-        f"<small>{escape(', '.join([*filter(None, [brief]), name_of(verdict)]))}</small></summary>"
+        f'<summary><b role="img" aria-label="{name_of(verdict)}">{MARKS[verdict][0]}</b>'
+        f"<span>{escape(claim.claim)}</span>"
+        f"<small>measured: {escape(found_words(result))}</small></summary>"
         f'<div class="evidence"><p>{escape(why)}</p>{line_html(result)}<dl>{rows}</dl></div>'
         "</details></li>"
     )

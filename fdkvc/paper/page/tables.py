@@ -1,6 +1,7 @@
-"""The paper's tables, measured and published."""
+"""How much of the paper's tables a run reproduces, and the tables, measured and published."""
 
 from html import escape
+from itertools import starmap
 from pathlib import Path
 
 import streamlit as st
@@ -17,11 +18,17 @@ from fdkvc.paper.replication.cells import (
     verdicts_of,
 )
 from fdkvc.paper.replication.facts import Fact
-from fdkvc.paper.replication.rules import LEGEND, POWER, RULES
+from fdkvc.paper.replication.finding import finding
+from fdkvc.paper.replication.rules import DIFFERS, LEGEND, POWER, RULES, SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.runs.grid import html_table
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import Markdown, plain
+
+MARKS: dict[str | None, tuple[str, str]] = {
+    verdict: (sign, "differ" if verdict == DIFFERS else verdict) for verdict, sign in SIGNS.items()
+}
+"""The sign of each verdict on figures, and the verdict in words."""
 
 EXPECTED = (
     "Open is not evidence against a figure: if the paper's 600 dialogs and 600 of ours come from "
@@ -35,7 +42,11 @@ STYLE = Path(__file__).with_name("tables.css").read_text("utf-8") + "".join(
 
 
 def show_tables(page: str, study: Study) -> None:
-    """Show every table of the paper."""
+    """Show how much is reproduced, and every table of the paper."""
+    _, details = finding(study)
+    details.pop("Claims", None)  # which have their own section
+    lines = starmap(Markdown("- **{}:** {}").format, details.items())
+    st.markdown(Markdown("\n").join(lines))
     _show_all(page, measured_tables(study))
     if any(policy.key == "random" for policy in study.results.benchmark.policies):
         st.info(
@@ -51,11 +62,11 @@ def show_tables(page: str, study: Study) -> None:
 @st.fragment
 def _show_all(page: str, tables: list[MeasuredTable]) -> None:
     """Show the tables with all cells or those of one verdict."""
-    counts = verdicts_of(tables)
+    counts: dict[str | None, int] = dict(verdicts_of(tables).items())
     verdict = EVERY
     with st.container(horizontal=True, vertical_alignment="center", key="table-choices"):
         if any(counts.values()):
-            verdict = choose_verdict(page, "Tables", counts)
+            verdict = choose_verdict(page, "Tables", counts, MARKS)
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
             st.markdown(plain(EXPECTED))

@@ -34,11 +34,11 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 SETTLED = 0.1
 """A quantity has settled while it is this close to its last value, as a share of that value."""
 
-OUTPUT_SPACE = "output's"
-"""The space of the topic in which claims on alignment are judged."""
+VALUES = "value"
+"""The matrix that projects the topic where claims on alignment are judged."""
 
-OTHER_SPACES = {"keys'": "late_alignment_key", "queries'": "late_alignment_query"}
-"""The metric of alignment with the topic in another space; the paper leaves open which it means."""
+OTHER_MATRICES = {"key": "late_alignment_key", "query": "late_alignment_query"}
+"""The metric of alignment with another matrix; the paper leaves open which it means."""
 
 RECOMPUTED = ("recomputed_low", "recomputed", "recomputed_high")
 COLUMNS = ("claim", "source", "published", *RECOMPUTED, *MEASURED, "verdict", "why")
@@ -73,26 +73,26 @@ class ClaimResult:
     verdict: ClaimVerdict | None
     """Of `Claim.verdict`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
     for times, which depend on the machine."""
-    other_spaces: Mapping[str, "ClaimResult"] = field(default_factory=dict)
-    """The same claim with the topic in each of `OTHER_SPACES`, if it is about alignment."""
+    other_matrices: Mapping[str, "ClaimResult"] = field(default_factory=dict)
+    """The same claim with each of `OTHER_MATRICES`, if it is about alignment."""
 
 
 def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
     """Return the verdict of a study on each claim."""
-    return [_result_in_spaces(study, claim) for claim in claims]
+    return [_result_of_matrices(study, claim) for claim in claims]
 
 
-def _result_in_spaces(study: Study, claim: Claim) -> ClaimResult:
-    """Return the verdict, and those with the topic in other spaces where they are measured."""
+def _result_of_matrices(study: Study, claim: Claim) -> ClaimResult:
+    """Return the verdict, and those with other matrices where they are measured."""
     result = _result(study, claim)
-    other_spaces = dict[str, ClaimResult]()
+    other_matrices = dict[str, ClaimResult]()
     if claim.measure.metric == "late_alignment":
-        for space, metric in OTHER_SPACES.items():
-            measure_there = replace(claim.measure, metric=metric)
-            result_there = _result(study, replace(claim, measure=measure_there))
-            if result_there.measured is not None:
-                other_spaces[space] = result_there
-    return replace(result, other_spaces=other_spaces)
+        for matrix, metric in OTHER_MATRICES.items():
+            other_measure = replace(claim.measure, metric=metric)
+            other_result = _result(study, replace(claim, measure=other_measure))
+            if other_result.measured is not None:
+                other_matrices[matrix] = other_result
+    return replace(result, other_matrices=other_matrices)
 
 
 def _result(study: Study, claim: Claim) -> ClaimResult:
@@ -172,6 +172,16 @@ def figure_words(quantity: Measure, value: float) -> str:
     sign = "+" if quantity.kind == "difference" and value > 0 else ""
     unit = unit_named(quantity.metric)
     return f"{sign}{unit.write(value)} {unit.name}".strip()
+
+
+def found_words(result: ClaimResult) -> str:
+    """Say in plain words what was measured of a claim, without its interval."""
+    measured = result.measured
+    if measured is None:
+        return "not measured"
+    values = measured.candidates or (measured.value,)
+    figures = [figure_words(result.claim.measure, value) for value in values]
+    return result.claim.found.format(" or ".join(figures))
 
 
 def measured_words(result: ClaimResult) -> str:

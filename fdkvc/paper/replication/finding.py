@@ -12,8 +12,8 @@ from fdkvc.paper.benchmark import ADAPTATION, Results
 from fdkvc.paper.published import DIALOGS
 from fdkvc.paper.replication.cells import figure_words, measured_tables
 from fdkvc.paper.replication.claims import (
-    OTHER_SPACES,
-    OUTPUT_SPACE,
+    OTHER_MATRICES,
+    VALUES,
     ClaimResult,
     claim_results,
     measured_words,
@@ -72,7 +72,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
     head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
-    head += _words_by_space(claims)
+    head += _words_by_matrix(claims)
     verdicts = [fact.verdict for fact in chain(*by_metric.values())]
     dialogs = min(map(study.results.dialogs, study.results.measured))
     if OPEN in verdicts and dialogs < FEWEST_VARYING:
@@ -99,18 +99,18 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     return head, details
 
 
-def _words_by_space(claims: Sequence[ClaimResult]) -> str:
-    """Say how many claims on alignment hold at most in a space; "" if one is measured."""
-    in_several = [result for result in claims if result.other_spaces]
-    if not in_several:
+def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
+    """Say how many claims on alignment hold at most with a matrix; "" if one is measured."""
+    about_alignment = [result for result in claims if result.other_matrices]
+    if not about_alignment:
         return ""
     holding = []
-    for space in (OUTPUT_SPACE, *OTHER_SPACES):
-        results = [result.other_spaces.get(space, result) for result in in_several]
+    for matrix in (VALUES, *OTHER_MATRICES):
+        results = [result.other_matrices.get(matrix, result) for result in about_alignment]
         holding.append([result.verdict for result in results].count("holds"))
     return (
-        " The paper does not say which of three matrices projects the topic that alignment "
-        f"compares with: with any of them, at most {max(holding)} of {len(in_several)} claims on "
+        " The paper does not say exactly how it measures alignment: whichever of the three "
+        f"possible ways it means, at most {max(holding)} of {len(about_alignment)} claims on "
         "alignment hold."
     )
 
@@ -128,7 +128,7 @@ def _counted(rows: Sequence[Fact]) -> str:
     for verdict, number in Counter(row.verdict for row in rows).most_common():
         words.append(f"{number} {'differ' if verdict == DIFFERS else verdict}")
         if verdict == REPRODUCED and constant:
-            words[-1] += f" ({constant} of them the same in every dialog)"
+            words[-1] += f" ({constant} of them are the same in every dialog)"
     return f"of {count(len(rows), 'published figure')}, {', '.join(words)}."
 
 
@@ -154,11 +154,12 @@ def size_of_alignments(results: Results) -> str:
     if max(published) > min(measured) / 4:  # not clearly smaller than related ones
         return ""
     spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
-    printed, other_space, same_space = (f"{decimal(low)} to {decimal(high)}" for low, high in spans)
+    printed, other_matrix, same_matrix = (
+        f"{decimal(low)} to {decimal(high)}" for low, high in spans
+    )
     return (
-        f"The published ones ({printed}) are as small as between unrelated vectors: they are "
-        f"{other_space} if the topic is projected by another matrix than the output, and "
-        f"{same_space} if by the same."
+        f"The published ones ({printed}) are as small as between unrelated vectors: measured with "
+        f"the key or the query matrix they are {other_matrix}, with the value matrix {same_matrix}."
     )
 
 
