@@ -5,8 +5,7 @@ from fdkvc.ui.frame import page
 
 with page(
     "story",
-    "What a language model remembers of a dialog, what it forgets and what that costs, in seven "
-    "scenes. No background needed.",
+    "What a language model remembers of a dialog, what it forgets and what that costs.",
     story.FIELDS,
     staged=True,
 ) as shown:

@@ -329,7 +329,7 @@ def explain(
     ('evicted', 'budget', 57, 7.0, 8.0, -1.0)
     >>> for words in sentences(why):
     ...     print(words)
-    Token 7 (topic A, from turn 0) was evicted in turn 1 by the budget.
+    Token 7 was evicted in turn 1 by the budget.
     Its score of 7 ranked 57th of 64, and 56 were kept.
     The last kept entry scored 8, 1 more.
     """
@@ -409,13 +409,8 @@ def sentences(why: Explanation) -> list[str]:
     return [*map(sentence, explanation(why))]
 
 
-def _subject(why: Explanation) -> str:
-    topic = f"topic {why.topic}, " if why.topic else ""
-    return f"token {why.token} ({topic}from turn {why.born})"
-
-
 def _why_it_is_absent(why: Explanation) -> Iterator[str]:
-    absent = f"{_subject(why)} is not in the cache in turn {why.view.turn}"
+    absent = f"token {why.token} is not in the cache in turn {why.view.turn}"
     if why.born > why.view.turn:
         yield f"{absent}: it arrives in turn {why.born}"
     elif why.eviction:
@@ -427,7 +422,7 @@ def _why_it_is_absent(why: Explanation) -> Iterator[str]:
 def _why_it_was_kept(why: Explanation) -> Iterator[str]:
     view = why.view
     arrived = "arrived and " if why.status == Status.new else ""
-    stayed = f"{_subject(why)} {arrived}was kept in turn {view.turn}"
+    stayed = f"token {why.token} {arrived}was kept in turn {view.turn}"
     if not view.has_tokens:
         yield f"{stayed}: the turn has no tokens, so nothing was decided"
         return
@@ -453,9 +448,9 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.status == Status.new_evicted:
-        yield f"{_subject(why)} was evicted by the budget in the turn it arrived"
+        yield f"token {why.token} was evicted by the budget in the turn it arrived"
     else:
-        yield f"{_subject(why)} was evicted in turn {why.view.turn} by the budget"
+        yield f"token {why.token} was evicted in turn {why.view.turn} by the budget"
     if why.cutoff is None:
         stayed = int(why.view.kept.sum())
         protected = "a protected entry" if stayed == 1 else "protected entries"
@@ -481,7 +476,7 @@ def _against(why: Explanation, entry: str, entry_score: float | None) -> str:
 
 
 def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
-    yield f"{_subject(why)} was evicted in turn {why.view.turn} by the threshold"
+    yield f"token {why.token} was evicted in turn {why.view.turn} by the threshold"
     if why.score is None or why.cutoff is None:
         return
     low, high = contrast(why.score, why.cutoff)

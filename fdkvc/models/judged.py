@@ -104,9 +104,11 @@ def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
     return table.astype(types)
 
 
-def kl_rows() -> pd.DataFrame:
-    """Return the KL of each policy on the first data, the smallest first."""
-    return judged_table().query("metric == 'kl' and data == @FIRST and budget == @ENTRIES")
+def changed_rows() -> pd.DataFrame:
+    """Return the share of next words that each policy changes on the first data, least first."""
+    rows = judged_table().query("metric == 'same_best' and data == @FIRST and budget == @ENTRIES")
+    changed = {"mean": 1 - rows["mean"], "ci_low": 1 - rows.ci_high, "ci_high": 1 - rows.ci_low}
+    return rows.assign(**changed).sort_values("mean", kind="stable")
 
 
 def right_rows() -> pd.DataFrame:
@@ -129,14 +131,13 @@ def judged_sentence() -> str:
     longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
     longer_shares = longer.set_index("policy")["mean"]
     return (
-        "Keep the first four tokens and the newest. In service dialogs, with room for "
-        f"{ENTRIES} tokens, SmolLM2 then still gets right {newest} of the values that it gets "
-        "right with the full cache; "
-        f"if the oldest messages are dropped, {dropped}. In long conversations full of tool calls "
-        f"({LONGER}) also keep what got most attention: "
-        f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} of them right, "
-        f"the newest {percent(longer_shares[NEWEST])}. FD-KVC gets {published} in service dialogs, "
-        f"and {plain} without its reinforcement (α₀ = 0)."
+        f"Keep the first four tokens and the newest ({read_policy(NEWEST).title}). In service "
+        f"dialogs, with room for {ENTRIES} tokens, SmolLM2 then gets right {newest} of the values "
+        f"that it gets right with the full cache; with the oldest messages dropped, {dropped}. In "
+        f"long conversations full of tool calls ({LONGER}) also keep what got most attention: "
+        f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} right, "
+        f"{read_policy(NEWEST).title} {percent(longer_shares[NEWEST])}. FD-KVC gets {published} in "
+        f"service dialogs, and {plain} without its reinforcement (α₀ = 0)."
     )
 
 
@@ -171,10 +172,7 @@ def second_model_sentence() -> str:
         verdicts = part.set_index("model").verdict
         findings.append(finding(verdicts, int(part.services.iloc[0])))
     holding, differing, undecided = map(findings.count, ("holds on both", "differs", "open"))
-    parts = [f"{holding} come out the same"]
-    parts += [f"in {differing} the models differ"] if differing else []
-    parts += [f"{undecided} are still open"] if undecided else []
-    return (
-        f"A second model, Qwen2.5-Coder-0.5B, read {listed(sizes)}: of {len(findings)} comparisons "
-        f"of two ways {listed(parts)}."
-    )
+    parts = [f"agrees in {holding} of {len(findings)} comparisons"]
+    parts += [f"differs in {differing}"] if differing else []
+    parts += [f"leaves {undecided} open"] if undecided else []
+    return f"A second model, Qwen2.5-Coder-0.5B, {listed(parts)} ({listed(sizes)})."

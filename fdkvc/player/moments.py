@@ -163,5 +163,4 @@ def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
         if token in run.trunk.at(fork).trace.result(fork).end_state.cache.token:
             return [f"The fork dropped token {token} after turn {fork}."]
         return why_sentences(run.trunk, fork, token)
-    (topic,) = run.titled.topics_of(0, np.array([token]))
-    return sentences(replace(why, topic=topic))
+    return sentences(why)

@@ -6,14 +6,13 @@ The last two show shipped results: what policies cost a pretrained model.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
 
 import numpy as np
 
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
-from fdkvc.models.judged import ENTRIES, judged_sentence, kl_rows
+from fdkvc.models.judged import ENTRIES, changed_rows, judged_sentence
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.player.run import DialogChoice, StageRun, build_run
@@ -85,13 +84,13 @@ def _fills(run: StageRun) -> Chapter:
     new_tokens = int(bounds[turn + 1] - bounds[turn])
     sentences = (
         "For each token that it reads, here a word, a language model stores an entry in its cache.",
-        f"This one has room for {count(budget, 'entry', 'entries')}: the dialog has filled "
-        f"{previous_size}, and turn {turn} adds {new_tokens}.",
-        f"So a policy evicts some, starting with {previous_size + new_tokens - budget} in this "
-        "turn; the model can no longer use them.",
+        f"This one has room for {count(budget, 'entry', 'entries')}: {previous_size} are filled, "
+        f"and turn {turn} adds {new_tokens}.",
+        f"So a policy evicts {previous_size + new_tokens - budget}, which the model can no longer "
+        "use.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
-    trial = "a dialog of topics A, B and C, with room for only 40 entries"
+    trial = "topics A, B and C, with room for 40 entries"
     task = "Press Play, and watch words come and go."
     lights = {"cache": "now", "evict": "gone-title"}
     return Chapter(run, turn, None, sentences, trial, "step", link, task, "now", lights)
@@ -110,15 +109,15 @@ def _misleads() -> Chapter:
     # The share of its score that it has got since the topic changed.
     late = 1 - float(score[topic_start - 1] / score[turn])
     sentences = (
-        f"The dialog moves to topic {new} in turn {topic_start} for good.",
+        f"From turn {topic_start} on, the topic is {new}.",
         f"The policy H2O gives {percent(1 - window)} of its cache to the entries with the most "
         f"attention: after turn {turn}, {_held(run, turn)[old]} of its {run.trace.budget} entries "
         f"are still about topic {old}.",
-        f"The marked entry got {percent(late)} of its score since turn {topic_start}, by staying.",
+        f"The marked entry got {percent(late)} of its score since then, by staying.",
     )
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     trial = "compare H2O with FIFO, which keeps the newest entries"
-    task = f"Step back to turn {topic_start}, and see what topic {old} never gives up."
+    task = f"Step back to turn {topic_start}, and see topic {old} stay."
     lights = {f"still about topic {old}": "past", "marked entry": f"{token}", "its score": "why"}
     return Chapter(run, turn, token, sentences, trial, "compare", link, task, "past why", lights)
 
@@ -132,15 +131,15 @@ def _returns() -> Chapter:
     rank = ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}.",
-        f"{run.trace.policy.title} lets importance fade, but {_held(run, turn - 1)[topic]} entries "
-        f"about topic {topic} are still in the cache.",
-        f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}, "
-        f"and the first {run.trace.budget} stay.",
+        f"{run.trace.policy.title} lets importance fade, but still holds "
+        f"{_held(run, turn - 1)[topic]} entries about topic {topic}.",
+        f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}; "
+        f"the first {run.trace.budget} stay.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
     trial = "let importance fade faster (γ = 0.6)"
-    task = "Step one turn back, and find the marked entry in the order of scores."
+    task = "Step one turn back, and find the marked entry."
     lights = {f"entries about topic {topic}": "past", "marked entry": f"{token}"}
     lights[f"rank {rank}"] = "decision"
     shows = "past decision"
@@ -161,29 +160,26 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     value = f"“{demand.value}”"
     word = f"“{spoken.words[token]}”"
     lost = (
-        f"In turn {demand.turn} the assistant calls {demand.source} and needs the {demand.slot}, "
-        f"{value}.",
-        f"It was last mentioned in turn {demand.mentions[-1].turn}; in turn {failure.turn} "
-        f"{policy.title} evicts its word {word}.",
-        f"The call finds {remaining or 'none'} of the {count(len(tokens), 'entry', 'entries')}.",
+        f"In turn {demand.turn} a call of {demand.source} needs the {demand.slot}, {value}.",
+        f"In turn {failure.turn} {policy.title} evicts its word {word}, so the call finds "
+        f"{remaining or 'none'} of its {count(len(tokens), 'entry', 'entries')}.",
     )
     sentences = (
-        f"With {value} protected, its {count(len(tokens), 'entry stays', 'entries stay')}, "
-        f"whatever their scores, and the call {'finds' if met else 'still lacks'} its argument.",
-        f"The cache is no larger: after turn {demand.turn} it holds "
-        f"{count(_held(pinned_run, demand.turn).total(), 'entry', 'entries')}.",
+        f"With {value} protected, its {count(len(tokens), 'entry stays', 'entries stay')}, and "
+        f"the call {'finds' if met else 'still lacks'} its argument.",
+        f"The cache still has {count(_held(pinned_run, demand.turn).total(), 'entry', 'entries')}.",
     )
     number = [recording.transcript.name for recording in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{number}", "policies": f"fifo,{POLICY}"}
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
     lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
     trial = "read this dialog with two policies, word by word"
-    task = f"Click another word that was evicted, and read why. {word} narrowly missed the cut."
+    task = f"{word} narrowly missed the cut. Click another evicted word, and read why."
     evicted = Chapter(
         run, failure.turn, token, lost, trial, "dialogs", link, task, "now why", lights
     )
     trial = "let a language model answer with evicted words restored"
-    task = "Press Play from the first turn: the protected words stay."
+    task = "Play from the first turn: the protected words stay."
     return_link = {"section": "back"}
     return [
         evicted,
@@ -208,21 +204,18 @@ LOSING, HEALING = "fifo", "sink"
 
 def _sinks() -> Chapter:
     """Return what the first tokens are for, from shipped results on a pretrained model."""
-    rows = kl_rows().set_index("policy")
+    rows = changed_rows().set_index("policy")
     losing, healing = map(policy_named, (LOSING, HEALING))
-    lost, healed = (float(rows["mean"][name]) for name in (LOSING, HEALING))
+    lost, healed = (percent(float(rows["mean"][name])) for name in (LOSING, HEALING))
     dialogs = count(int(rows.n[LOSING]), "dialog")
-    sinks = healing.settings["sinks"].default
     sentences = (
         "A head of a pretrained model that finds nothing to attend to puts its attention on the "
         "first tokens, whatever they say: they are attention sinks.",
-        f"SmolLM2, of 135 million parameters, read {dialogs} with room for {ENTRIES} tokens in "
-        f"each head. {losing.title} evicts the first tokens, and what the full cache predicts gets "
-        f"on average a probability {exp(lost):.1f} times smaller; the logarithm of this factor, "
-        f"here {lost:.2f} nats, is the KL divergence, 0 if nothing changes.",
-        f"{healing.title} is {losing.title} with the first {sinks} tokens protected, in a cache of "
-        f"the same size: {exp(healed):.1f} times smaller, a KL of {healed:.2f} nats; this is what "
-        "its other evicted entries cost.",
+        f"SmolLM2 read {dialogs} with room for {ENTRIES} tokens in each head. {losing.title} "
+        f"evicts the first tokens, and {lost} of its most likely next words are no longer those "
+        "with the full cache.",
+        f"{healing.title} is {losing.title} that keeps the first "
+        f"{healing.settings['sinks'].default}: {healed} change, for all else that it evicts.",
     )
     link = {"model": "smollm2", "file": "birthday", "policies": "fifo,h2o"}
     trial = "read what this model answers without a word that was evicted"

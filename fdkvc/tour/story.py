@@ -9,7 +9,7 @@ import streamlit as st
 
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.core.parameters import Field
-from fdkvc.models.report.judged import judged_chart, kl_chart
+from fdkvc.models.report.judged import changed_chart, judged_chart
 from fdkvc.tour.chapters import TITLES, Chapter, closing, story
 from fdkvc.ui import fields, sidebar
 from fdkvc.ui.downloads import show_chart
@@ -75,7 +75,7 @@ def show(page_view: Page) -> None:
         show_chart(page, "judged", judged_chart(page_theme()))
         show_entries(WORDS.items(), "Words that the other pages use")
     else:
-        show_chart(page, "kl", kl_chart(page_theme()))
+        show_chart(page, "changed", changed_chart(page_theme()))
     with st.container(key="story-trial"):
         st.page_link(
             f"pages/{chapter.page}.py",

@@ -121,9 +121,7 @@ def test_a_threshold_that_no_step_declares_is_still_the_rule() -> None:
 
     assert (why.rule, why.score, why.cutoff) == (Rule.threshold, None, None)
     assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
-    assert sentences(why) == [
-        "Token 1 (topic B, from turn 1) was evicted in turn 2 by the threshold."
-    ]
+    assert sentences(why) == ["Token 1 was evicted in turn 2 by the threshold."]
 
 
 # ------------------------------------------------------------------------------- random runs

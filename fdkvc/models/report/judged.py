@@ -14,8 +14,8 @@ from fdkvc.models.judged import (
     FIRST,
     PLANNED,
     UNCORRECTED,
+    changed_rows,
     judged_table,
-    kl_rows,
     part_title,
     planned_comparisons,
     right_rows,
@@ -24,7 +24,7 @@ from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "Values that SmolLM2 still gets right"
-KL_TITLE = "How far SmolLM2's predictions move"
+CHANGED_TITLE = "Next words of SmolLM2 that change"
 COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
@@ -50,20 +50,18 @@ ABOUT = (
 def judged_chart(theme: Theme) -> Spec:
     """Return the share of values right with each policy on the first data, with its interval."""
     subtitle = f"% of those right with the full cache; {FIRST}, {ENTRIES} tokens"
-    return _policies_chart(right_rows(), TITLE, subtitle, theme, scale=100)
+    return _policies_chart(right_rows(), TITLE, subtitle, theme)
 
 
 @cache
-def kl_chart(theme: Theme) -> Spec:
-    """Return the KL of each policy on the first data, with its interval."""
-    subtitle = f"KL from the full cache, nats per token; {FIRST}, {ENTRIES} tokens"
-    return _policies_chart(kl_rows(), KL_TITLE, subtitle, theme)
+def changed_chart(theme: Theme) -> Spec:
+    """Return the share of next words that each policy changes, with its interval."""
+    subtitle = f"% of its most likely next words; {FIRST}, {ENTRIES} tokens"
+    return _policies_chart(changed_rows(), CHANGED_TITLE, subtitle, theme)
 
 
-def _policies_chart(
-    rows: pd.DataFrame, title: str, subtitle: str, theme: Theme, scale: int = 1
-) -> Spec:
-    dots = scale * rows[["mean", "ci_low", "ci_high"]]
+def _policies_chart(rows: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
+    dots = 100 * rows[["mean", "ci_low", "ci_high"]]
     dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
     return dots_chart(dots, title, subtitle, theme)
 
