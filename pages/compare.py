@@ -1,10 +1,10 @@
-"""Compare: several policies over one dialog, turn by turn, and what-if forks."""
+"""Compare: several policies over one dialog, turn by turn."""
 
 import streamlit as st
 
 from fdkvc.core.limits import MAX_LANES
 from fdkvc.ui import fields, sidebar
-from fdkvc.ui.compare import scenes, what_if
+from fdkvc.ui.compare import scenes
 from fdkvc.ui.follow import nearly_kept, open_on, show_downloads
 from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import POLICIES, load_lanes
@@ -24,12 +24,9 @@ with page(
         dialog, budget = sidebar.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
 
-    runs = load_lanes(dialog, policies, budget, metrics)
-    run = runs[-1].run
+    lanes = load_lanes(dialog, policies, budget, metrics)
+    run = lanes[-1].run
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
-
-    what_if.show_controls(PAGE, runs)
-    lanes = what_if.with_fork(PAGE, runs)
     with shown.beside_title:
         show_downloads(PAGE, lanes)
     scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS))

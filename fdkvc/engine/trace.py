@@ -260,7 +260,7 @@ class Trace:
     budget: int
     """Most entries of a row after a turn."""
     first_turn: int
-    """The turn of the first column; 0 unless the run was forked."""
+    """The turn of the first column; 0 unless the run began with a state."""
     kept_tokens: Ints
     """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; empty slots,
     −1, may stand anywhere."""

@@ -134,8 +134,7 @@ def counterfactual(
     was repeated, under a policy that looks at repetition, the first change is a `NotRepeated`.
 
     `stopped` is called before each setting; once true, only the settings before it are returned.
-    Raises a ValueError as `explain`, and if the token arrives after this turn, or the run was
-    forked.
+    Raises a ValueError as `explain`, and if the token arrives after this turn.
 
     Examples
     --------
@@ -150,11 +149,6 @@ def counterfactual(
     'It would have been evicted with sinks at 5 instead of 4.'
     """
     why = explain(trace, dialogs, row, turn, token)
-    if trace.first_turn > 0:
-        raise ValueError(
-            f"this run was forked at turn {trace.first_turn}, but only a whole dialog can be run "
-            "again with another setting"
-        )
     if why.born > turn:
         raise ValueError(
             f"token {token} arrives in turn {why.born}, so nothing was decided on it by turn {turn}"

@@ -53,8 +53,7 @@ def term_courses(trace: Trace) -> list[TermCourse]:
     >>> [f"{share:.2f}" for share in cumulative.shares[RESCALED][1:4]]
     ['0.97', '0.98', '0.98']
     """
-    first = trace.first_turn
-    results = [*map(trace.result, range(first, first + trace.turns))]
+    results = [*map(trace.result, range(trace.turns))]
     return [_course(trace.policy, term, results) for term in results[0].terms]
 
 

@@ -227,16 +227,15 @@ class TurnView(EntryTrace):
 def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnView:
     """Return the decision of a turn in a row.
 
-    Raises a ValueError if the trace was recorded without entries, or has no such row or turn.
+    Raises a ValueError if the trace was recorded without entries or not from the first turn, or has
+    no such row or turn.
     """
-    trace.result(trace.first_turn)
+    trace.result(0)
     if not 0 <= row < dialogs.rows:
         raise ValueError(f"row is {row}, but must be from 0 to {dialogs.rows - 1}")
-    last = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row])) - 1
-    if not trace.first_turn <= turn <= last:
-        raise ValueError(
-            f"turn is {turn}, but the record of this dialog has turns {trace.first_turn} to {last}"
-        )
+    last = min(trace.turns, int(dialogs.turn_counts[row])) - 1
+    if not 0 <= turn <= last:
+        raise ValueError(f"turn is {turn}, but the record of this dialog has turns 0 to {last}")
     entries = trace.entries_in(turn)
     slot = np.flatnonzero(entries.token[row] != EMPTY)
 
@@ -377,14 +376,10 @@ def _eviction(
     token: int,
 ) -> tuple[int, Rule] | None:
     """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
-    first = trace.first_turn
-    is_cached = (trace.kept_tokens[row, : turn + 1 - first] == token).any(axis=1)
+    is_cached = (trace.kept_tokens[row, : turn + 1] == token).any(axis=1)
     turns_with_it = np.flatnonzero(is_cached)
     # The turn after the last one that ended with the token in the cache.
-    if len(turns_with_it):
-        absent = int(turns_with_it[-1]) + first + 1
-    else:
-        absent = max(int(dialogs.born[row, token]), first)
+    absent = int(turns_with_it[-1]) + 1 if len(turns_with_it) else int(dialogs.born[row, token])
     # From a second tier it may come back and leave again within a turn, any number of times.
     last = turn if trace.tier.size else min(absent, turn)
     for candidate in range(last, absent - 1, -1):
@@ -415,8 +410,6 @@ def _why_it_is_absent(why: Explanation) -> Iterator[str]:
         yield f"{absent}: it arrives in turn {why.born}"
     elif why.eviction:
         yield f"{absent}: the {why.eviction[1].name} evicted it in turn {why.eviction[0]}"
-    else:
-        yield f"{absent}: it was evicted before this record begins"
 
 
 def _why_it_was_kept(why: Explanation) -> Iterator[str]:

@@ -99,7 +99,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
 
 def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
-    caches = [trace.kept_tokens[row, turn - trace.first_turn] for trace in traces]
+    caches = [trace.kept_tokens[row, turn] for trace in traces]
     # Empty slots, −1, may be in the intersection and do not count.
     shared = int(np.count_nonzero(reduce(np.intersect1d, caches) >= 0))
     read = int(dialogs.bounds[row, turn + 1])
@@ -108,12 +108,10 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
     return f"Turn {turn}: {shared:,} of {count(read, 'token')} read {verb} in {place}."
 
 
-def return_sentence(
-    runs: Iterable[tuple[str, Callable[[int], Trace]]], dialogs: DialogBatch
-) -> str:
+def return_sentence(runs: Iterable[tuple[str, Trace]], dialogs: DialogBatch) -> str:
     """Say which runs of the first row had lost the first topic that returns, and when.
 
-    Each of `runs` has a label and a function from a turn to a trace with that turn.
+    Each of `runs` has a label and a trace.
     """
     topics = dialogs.current[0, : dialogs.turn_counts[0]].tolist()
 
@@ -131,11 +129,10 @@ def return_sentence(
     # 2. How many of the topic's tokens each run holds after each turn between them.
     losers = []
     keepers = []
-    for label, trace_of in runs:
+    for label, trace in runs:
         counts = []
         for turn in range(last, returned):
-            trace = trace_of(turn)
-            token = trace.kept_tokens[0, turn - trace.first_turn]
+            token = trace.kept_tokens[0, turn]
             counts.append(int(of_topic[token[token >= 0]].sum()))
         if counts[-1]:
             keepers.append(f"{label} ({count(counts[-1], 'token')})")

@@ -5,6 +5,7 @@ from itertools import chain
 
 from fdkvc.core.attention import KINDS, SPEAKERS
 from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.parameters import written
 from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.unread import Unread
@@ -12,6 +13,7 @@ from fdkvc.core.words import count, first_three, listed
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
 from fdkvc.policies.whitelist import Whitelist
+from fdkvc.policies.wrapper import inside
 
 
 def available_in(dialogs: DialogBatch) -> Available:
@@ -44,6 +46,30 @@ def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ..
             for character in (0, turn.call_characters):
                 kinds.add(transcript.span_kind(number, character))
     return tuple(kind for kind in KINDS if kind in kinds)
+
+
+def setting_changes(policy: Policy, original: Policy) -> list[str]:
+    """Describe how a policy differs from another one: each setting, or its name.
+
+    Examples
+    --------
+    >>> from fdkvc.policies import policy_named
+    >>> fd_kvc = policy_named("fd-kvc")
+    >>> setting_changes(fd_kvc.variant(gamma=0.8), fd_kvc)
+    ['recency decay (γ) at 0.8 instead of 0.88']
+    >>> setting_changes(policy_named("h2o", window=0.25), fd_kvc)
+    ['H2O window=0.25 instead of FD-KVC']
+    """
+    if [*map(type, inside(policy))] != [*map(type, inside(original))]:
+        return [f"{policy.title} instead of {original.title}"]
+    changes = []
+    for name, setting in original.settings.items():
+        changed = policy.settings[name]
+        if changed != setting:
+            value = written(changed.default)
+            original_value = written(setting.default)
+            changes.append(f"{setting.title.lower()} at {value} instead of {original_value}")
+    return changes
 
 
 def no_effect_notes(policies: Sequence[Policy], available: Available) -> list[str]:

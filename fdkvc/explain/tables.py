@@ -1,7 +1,6 @@
 """A trace as tidy tables, and comparisons of runs by them.
 
-An entries table has a row for each entry and turn, a turns table one for each turn. A fork compares
-like any other run: where caches diverge, what only one keeps, and their metrics.
+An entries table has a row for each entry and turn, a turns table one for each turn.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def entries_table(
     the values used by eviction; an entry evicted by the threshold has no terms, score and rank.
     There is a column `word` if `words` has the text of each token.
     """
-    end = min(trace.first_turn + trace.turns, int(dialogs.turn_counts[row]))
-    views = [turn_view(trace, dialogs, row, turn) for turn in range(trace.first_turn, end)]
+    end = min(trace.turns, int(dialogs.turn_counts[row]))
+    views = [turn_view(trace, dialogs, row, turn) for turn in range(end)]
 
     def pick(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(view, name) for view in views])
@@ -79,27 +78,26 @@ def turns_table(
     `ownership_loss` and `learning_rate` are NaN for a policy without them; other row states follow
     them. `latency_ms` is the turn's time divided by the rows of the batch.
     """
-    index = np.flatnonzero(dialogs.in_turns[row, trace.first_turn :])
-    turns = index + trace.first_turn
+    turns = np.flatnonzero(dialogs.in_turns[row])
     states: dict[str, Any] = dict.fromkeys(_TURN_STATES, np.nan)
     for name, numbers in trace.state.items():
-        states[name] = numbers[row, index]
+        states[name] = numbers[row, turns]
     shares_first = sorted(default_metrics(), key=lambda key: not metric_named(key).percent)
     series = {}
     for key in dict.fromkeys((*shares_first, *metrics)):
-        series[key] = metric_named(key).measure(trace, dialogs)[row, index]
+        series[key] = metric_named(key).measure(trace, dialogs)[row, turns]
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept_tokens.shape[:2], np.intp))
     topics = np.array([*dialogs.topic_names, None], object)  # −1, an unknown topic, is the last
-    cached = trace.kept_tokens[row, index] >= 0
+    cached = trace.kept_tokens[row, turns] >= 0
     return pd.DataFrame(
         {
             "turn": turns,
             "topic": topics[dialogs.current[row, turns]],
             "cached": cached.sum(axis=1),
-            "evicted": evicted[row, index],
+            "evicted": evicted[row, turns],
             **states,
             **series,
-            "latency_ms": 1e3 * trace.seconds[index] / dialogs.rows,
+            "latency_ms": 1e3 * trace.seconds[turns] / dialogs.rows,
         }
     )
 
@@ -164,7 +162,7 @@ def difference_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.D
 
     Both are from `entries_table`. Older entries come first. `keeper` is ``one`` or
     ``other``. Score and rank are those of this turn; in the run that does not keep the entry, those
-    of the turn `evicted`. They are missing, as is `evicted`, for an entry that a fork dropped.
+    of the turn `evicted`.
     """
     sides = {"one": entries, "other": other_entries}
     key = ["turn", "token"]

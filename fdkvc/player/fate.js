@@ -12,9 +12,8 @@ export function fateOf(lane, turn, token) {
   const at = left ?? turn;
   const i = lane.find(at, token);
   const now = lane.turn(at);
-  const here = i === undefined ? 'absent' : left === null ? 'kept' : 'evicted';
   return {
-    fate: lane.dialog.born[token] > turn ? 'to come' : here,
+    fate: lane.dialog.born[token] > turn ? 'to come' : left === null ? 'kept' : 'evicted',
     left,
     at,
     i, // its place in the columns of that turn
@@ -38,7 +37,6 @@ function rankOf(lane, { rank, stood, shielded }) {
 export function fateWords(lane, turn, token) {
   const fate = fateOf(lane, turn, token);
   if (fate.fate === 'to come') return { words: `arrives in turn ${lane.dialog.born[token]}`, below: '' };
-  if (fate.fate === 'absent') return { words: 'dropped', below: 'by the fork', gone: true };
   const below = rankOf(lane, fate);
   if (fate.fate === 'kept') return { words: fate.isProtected ? 'kept: protected' : 'kept', below, held: true };
   return { words: `evicted in ${fate.left === turn ? 'this turn' : `turn ${fate.left}`}`, below, gone: true };

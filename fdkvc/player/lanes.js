@@ -25,10 +25,9 @@ class Row {
     const name = make('h2', { 'data-policy': lane.hued }, lane.label);
     this.counts = part('counts');
     this.figures = make('dl', {}, ...head.figures.map(([name]) => make('div', {}, make('dt', {}, name), make('dd'))));
-    const fork = head.forks ? part('forks', `↳ continues ${lanes[head.forks[0]].label} after turn ${head.forks[1]}`) : null;
     const note = head.note ? part('hint', head.note) : null;
     this.box = make('section', { className: 'lane', 'aria-label': lane.label },
-      part('who', name, fork, this.counts, note, this.figures), river, part('now', this.list));
+      part('who', name, this.counts, note, this.figures), river, part('now', this.list));
     this.box.style.setProperty('--tint', `var(--tint-${head.tint})`);
     this.head = head;
     this.lane = lane;
@@ -43,7 +42,6 @@ class Row {
   layOut() {
     this.cells.layOut();
     this.river.layOut();
-    if (this.head.forks) this.river.begin(this.head.forks[1] + 1);
   }
 
   show(/** @type {Shown} */ shown) {
@@ -68,7 +66,6 @@ export class Lanes {
     this.stage = stage;
     const lanes = (this.lanes = lanesOf(run));
     this.dialog = lanes[0].dialog;
-    this.arrived = false; // at a fork, beside its parent
     this.rows = run.lanes.map((head, k) => new Row(stage, lanes, k, head));
     this.why = new WhyInAll(lanes, () => stage.choose(null));
     const paged = lanes.some((lane) => lane.pages.some((size) => size > 1));
@@ -78,27 +75,22 @@ export class Lanes {
     ];
     const key = make('div', { className: 'key' }, ...signs.map(([className, meaning]) => make('span', {}, make('i', { className }), meaning)));
     const curves = make('div');
-    this.lines = new Lines(curves, run.lanes.map((head) => (head.forks ? { ...head, tint: undefined } : head)), this.dialog.changes);
-    const runs = make('div', { className: 'key' }, ...run.lanes.map(({ label, shape, tint, forks }) => {
+    this.lines = new Lines(curves, run.lanes, this.dialog.changes);
+    const runs = make('div', { className: 'key' }, ...run.lanes.map(({ label, shape, tint }) => {
       const drawn = make('i', { className: 'sign' });
       drawn.innerHTML = `<svg viewBox="-1.2 -1.2 2.4 2.4"><path d="${shape}"/></svg>`;
-      if (!forks) drawn.style.color = `var(--tint-${tint})`;
+      drawn.style.color = `var(--tint-${tint})`;
       return make('span', {}, drawn, label);
     }));
     const over = make('section', { className: 'panel lines' }, make('h2', {}, 'Over the turns ', make('small', {}, 'dotted: the topic changes')), runs, curves);
     const frame = stage.part('.frame');
     frame.style.setProperty('--lanes', lanes.length);
-    // Not :has(), which makes each step slower.
-    frame.className = `frame lanes ${run.lanes.some(({ forks }) => forks) ? 'forked' : ''}`;
+    frame.className = 'frame lanes';
     const rows = make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key);
     frame.replaceChildren(make('div', { className: 'runs' }, rows, over), this.why.box);
   }
 
-  layOut() {
-    for (const part of [...this.rows, this.lines]) part.layOut();
-    if (!this.arrived) this.rows.find(({ head }) => head.forks)?.box.scrollIntoView({ block: 'nearest' });
-    this.arrived = true;
-  }
+  layOut() { for (const part of [...this.rows, this.lines]) part.layOut(); }
 
   show(/** @type {Shown} */ shown) { for (const part of [...this.rows, this.lines]) part.show(shown); }
 

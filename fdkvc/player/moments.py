@@ -11,7 +11,7 @@ from fdkvc.core.limits import MAX_TOPICS
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Demand, Transcript
 from fdkvc.engine.evidence import Evidence
-from fdkvc.engine.trace import Rule, Status
+from fdkvc.engine.trace import Rule
 from fdkvc.explain.decisions import explain, sentences, turn_view
 from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
@@ -153,14 +153,7 @@ def value_sentences(run: StageRun, turn: int, token: int) -> list[str]:
 
 def why_sentences(run: StageRun, turn: int, token: int) -> list[str]:
     """Explain why a turn kept or evicted an entry; for one evicted earlier, why that turn did."""
-    run = run.at(turn)
     why = explain(run.trace, run.dialogs, 0, turn, token)
     if why.eviction is not None and why.eviction[0] < turn:
         return why_sentences(run, why.eviction[0], token)
-    # Not in the fork's cache: the change dropped it, or its trunk evicted it before.
-    if run.trunk is not None and why.status == Status.empty and why.born < run.trace.first_turn:
-        fork = run.trace.first_turn - 1
-        if token in run.trunk.at(fork).trace.result(fork).end_state.cache.token:
-            return [f"The fork dropped token {token} after turn {fork}."]
-        return why_sentences(run.trunk, fork, token)
     return sentences(why)

@@ -80,8 +80,6 @@ class LaneHead:
     """A note on that height."""
     figures: tuple[tuple[str, tuple[str, ...]], ...]
     """Names of figures with their words in every turn."""
-    forks: tuple[int, int] | None = None
-    """For a fork, the number of the lane that it continues, and the turn after which it starts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +109,14 @@ def pack_lanes(
     all_looks = looks([head.label for head in heads])
     for run, head, look in zip(runs, heads, all_looks, strict=True):
         hue = {"tint": look.place, "shape": look.shape, "hued": head.label.startswith(FD_KVC)}
-        # A fork begins where it forks: before, its line would cover that of its parent.
-        start = head.forks[1] if head.forks else 0
-        lines = [] if text else _lines(run.turns, run.metrics, start)
+        lines = [] if text else _lines(run.turns, run.metrics)
         lanes.append({**_course(run), **asdict(head), **hue, "terms": [], "lines": lines})
     columns: list[NDArray[Any]] = []
     for run in runs:
         columns += _stays(run.trace) if run.long else _columns(run.entries, ())
     dialogs = runs[0].titled
-    headlines = []
-    for turn in range(dialogs.turns):
-        traces = [run.trace_of(turn) for run in runs]
-        headlines.append(headline_of_several(traces, dialogs, 0, turn))
+    traces = [run.trace for run in runs]
+    headlines = [headline_of_several(traces, dialogs, 0, turn) for turn in range(dialogs.turns)]
     if text:
         parts = {"headlines": headlines, "text": vars(text)}
         return _packed("transcript", runs[0], name, lanes, columns, parts)
@@ -188,7 +182,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     if run.long:  # the browser derives its turns from the stays of tokens
         constant = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
         return {**course, **constant, "counts": [], "cutoffs": [], "digits": []}
-    views = [turn_view(run.trace_of(turn), run.dialogs, 0, turn) for turn in turns]
+    views = [turn_view(trace, run.dialogs, 0, turn) for turn in turns]
     return {
         **course,
         "budgets": [view.places for view in views],
@@ -217,12 +211,11 @@ def _all_lines(run: StageRun) -> list[Mapping[str, Any]]:
     return _lines(run.turns, (*run.metrics, *run.states))
 
 
-def _lines(turns: pd.DataFrame, lines: Sequence[Line], start: int = 0) -> list[Mapping[str, Any]]:
-    """Return lines with their values, of turns from `start` on."""
-    values = turns.where(turns["turn"] >= start)
+def _lines(turns: pd.DataFrame, lines: Sequence[Line]) -> list[Mapping[str, Any]]:
+    """Return lines with their values in each turn."""
     packed_lines: list[Mapping[str, Any]] = []
     for line in lines:
-        numbers = values[line.field].tolist()
+        numbers = turns[line.field].tolist()
         packed_lines.append({**vars(line), "values": [None if isnan(x) else x for x in numbers]})
     return packed_lines
 

@@ -52,18 +52,6 @@ export class River {
     }
   }
 
-  /** Of a fork: the turns before are those of the run that it continues. @param {number} turn */
-  begin(turn) {
-    const { pen } = fitted(this.base);
-    const { step, bottom } = this.scale;
-    const x = turn * step;
-    pen.globalAlpha = 0.6;
-    pen.fillStyle = theme.paper;
-    pen.fillRect(0, 0, x, bottom);
-    pen.globalAlpha = 1;
-    line(pen, [[x, 0], [x, bottom + 4]], { width: 2, dash: [4, 3] });
-  }
-
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     const { scale: { step, bottom, every }, surface: { pen, width, height } } = this;

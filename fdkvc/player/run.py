@@ -18,7 +18,6 @@ from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_RECORDED_ENTRIES
 from fdkvc.core.parameters import fields_of
 from fdkvc.core.recordings import Recording
-from fdkvc.engine.fork import Fork, fork
 from fdkvc.engine.long import BlockResults
 from fdkvc.engine.metrics import default_metrics, metric_named
 from fdkvc.engine.simulate import simulate
@@ -101,11 +100,9 @@ class StageRun:
     dialogs: DialogBatch
     """The dialog as a batch of one row."""
     trace: Trace
-    """What happened; in a fork, only after the turns that it shares with its trunk."""
+    """What happened."""
     turns: pd.DataFrame
     """A row for each turn, with the policy's row states."""
-    trunk: StageRun | None = None
-    """In a fork, the run whose first turns it shares."""
     name: str = field(default_factory=lambda: uuid4().hex)
     """A unique name, by which messages of the browser refer to it."""
 
@@ -134,18 +131,7 @@ class StageRun:
     @cached_property
     def entries(self) -> pd.DataFrame:
         """The entries that took part in each turn."""
-        entries = entries_table(self.trace, self.dialogs, words=self.dialog.words)
-        if self.trunk is None:
-            return entries
-        return _continued(self.trunk.entries, entries, self.trace.first_turn)
-
-    def at(self, turn: int) -> StageRun:
-        """Return the run that a turn is from: the trunk up to the fork."""
-        return self.trunk.at(turn) if self.trunk and turn < self.trace.first_turn else self
-
-    def trace_of(self, turn: int) -> Trace:
-        """Return the trace of this turn."""
-        return self.at(turn).trace
+        return entries_table(self.trace, self.dialogs, words=self.dialog.words)
 
     def deciding_token(self, turn: int, token: int) -> int:
         """Return the token whose fate in a turn is that of the value that a token is part of."""
@@ -175,9 +161,8 @@ class StageRun:
         changes = dict[int, Sequence[tuple[int, int]]]()
         is_cached = np.zeros((len(turns), int(place[-1]) + 1), np.bool_)
         for turn, cached_then in enumerate(is_cached):
-            trace = self.trace_of(turn)
             # Free slots are −1, which selects the last, unused column.
-            cached_then[place[trace.kept_tokens[0, turn - trace.first_turn]]] = True
+            cached_then[place[self.trace.kept_tokens[0, turn]]] = True
         for mentions in {mentions for _, mentions in recording.value_of.values()}:
             tokens = np.array([*chain.from_iterable(mentions)])  # (N,), those of M mentions
             starts = np.cumsum([0, *map(len, mentions[:-1])])
@@ -208,16 +193,14 @@ class StageRun:
     @cached_property
     def terms(self) -> tuple[str, ...]:
         """The names of the columns with the score terms."""
-        return tuple(f"term_{name}" for name in self.trace.result(self.trace.first_turn).terms)
+        return tuple(f"term_{name}" for name in self.trace.result(0).terms)
 
     @cached_property
     def cutoffs(self) -> tuple[float | None, ...]:
         """The lowest unprotected score that each turn kept; None if the budget evicted nothing."""
-        first = self.trace.first_turn
-        turns = range(first, first + self.trace.turns)
+        turns = range(self.trace.turns)
         cutoffs = (float(self.trace.result(turn).cutoff[0, 0]) for turn in turns)
-        in_trunk = () if self.trunk is None else self.trunk.cutoffs[:first]
-        return (*in_trunk, *(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs))
+        return tuple(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs)
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:
@@ -271,25 +254,3 @@ def build_run(
     trace = dialog.run(policy, dialogs, budget)
     turns = turns_table(trace, dialogs, metrics=optional)
     return StageRun(dialog, budget, optional, dialogs, trace, turns)
-
-
-def continue_run(trunk: StageRun, change: Fork) -> StageRun:
-    """Continue a run with something changed; a ValueError says why that is not possible."""
-    dialogs = trunk.dialogs
-    # Not the number of the trunk's slots: a policy without a budget has one for every token.
-    budget = trunk.budget if change.budget is None else change.budget
-    trace = fork(trunk.trace, dialogs, replace(change, budget=budget))
-    future = turns_table(trace, dialogs, metrics=trunk.optional)
-    turns = _continued(trunk.turns, future, trace.first_turn)
-    return StageRun(trunk.dialog, budget, trunk.optional, dialogs, trace, turns, trunk)
-
-
-def _continued(trunk: pd.DataFrame, future: pd.DataFrame, turn: int) -> pd.DataFrame:
-    parts = trunk[trunk["turn"] < turn], future
-    # Columns of different precision become float64; one that a part lacks keeps its type.
-    earlier, later = (part.select_dtypes(["float32", "float64"]).dtypes for part in parts)
-    widened = {}
-    for name in earlier.index.intersection(later.index):
-        if earlier[name] != later[name]:
-            widened[name] = np.float64
-    return pd.concat([part.astype(widened) for part in parts], ignore_index=True)

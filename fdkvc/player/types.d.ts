@@ -62,7 +62,6 @@ interface LaneHead {
   places: number;
   note: string;
   figures: [name: string, values: string[]][];
-  forks: [lane: number, turn: number] | null;
 }
 
 interface Term { name: string; remembers: boolean; gained: string; shares: { name: string; values: number[] }[] }

@@ -127,13 +127,13 @@ def show_downloads(
     # The session is out of reach at the click.
     view = stage_view(page)
     first = lanes[0].run
-    runs = {lane.words: lane.run for lane in lanes} | {**further_runs}
+    runs = {lane.name: lane.run for lane in lanes} | {**further_runs}
     title = f"{listed([lane.label for lane in lanes])} on {first.dialog.title}"
     stem = file_stem(runs)
 
     def scene() -> bytes:
-        rows = [lane.run for lane in beside(lanes)]
-        sentences = sentences_of(rows, view["entry"], lanes=model_file is None)
+        visible_runs = [lane.run for lane in lanes]
+        sentences = sentences_of(visible_runs, view["entry"], lanes=model_file is None)
         parts = {name: value for name, value in view.items() if name != "text"}
         packed = shown(view, lanes) if model_file is None else model_file()
         return scene_html(title, packed, sentences=sentences, **parts).encode()
@@ -159,7 +159,7 @@ def show_downloads(
 
 
 def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> None:
-    """Show each run's river and cache, a fork beside its parent.
+    """Show each run's river and cache.
 
     With a `text`, show the transcript, with a line under each word for every run that holds it.
     """
@@ -170,37 +170,27 @@ def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None)
 
 def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
     """Return what the stage of a page shows, by `stage_view`: its runs packed."""
-    rows = beside(lanes)
-    return lanes_payload(tuple(lane.run for lane in rows), heads(rows), view.get("text"))
+    return lanes_payload(tuple(lane.run for lane in lanes), heads(lanes), view.get("text"))
 
 
 def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
     """Follow the stage, and send it each lane's explanation of its entry, or of its value."""
-    rows = beside(lanes)
 
     def explain(turn: int, token: int) -> list[str]:
-        return [" ".join(value_sentences(lane.run, turn, token)) for lane in rows]
+        return [" ".join(value_sentences(lane.run, turn, token)) for lane in lanes]
 
-    return follow(page, name_of_all(lane.run for lane in rows), rows[0].run.dialogs, explain)
-
-
-def beside(lanes: Sequence[Lane]) -> list[Lane]:
-    """Put a fork beside its parent."""
-    # The sort is stable: a fork has its parent's place, and comes after it.
-    names = [lane.name for lane in lanes]
-    return sorted(lanes, key=lambda lane: names.index(lane.origin or lane.name))
+    return follow(page, name_of_all(lane.run for lane in lanes), lanes[0].run.dialogs, explain)
 
 
-def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
+def heads(lanes: Sequence[Lane]) -> tuple[LaneHead, ...]:
     """Return the labels and figures of each lane.
 
     The river of a policy with a budget is as high as the largest budget.
     """
-    names = [lane.name for lane in rows]
-    traces = [lane.run.trace for lane in rows]
+    traces = [lane.run.trace for lane in lanes]
     largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
     heads = []
-    for lane, trace in zip(rows, traces, strict=True):
+    for lane, trace in zip(lanes, traces, strict=True):
         bounded = trace.policy.bounded
         turns = lane.run.turns
         lines = [line for line in lane.run.metrics if line.field in default_metrics()]
@@ -210,7 +200,6 @@ def heads(rows: Sequence[Lane]) -> tuple[LaneHead, ...]:
                 largest if bounded else trace.budget,
                 "" if bounded else "on its own scale",
                 tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
-                (names.index(lane.origin), trace.first_turn - 1) if lane.origin else None,
             )
         )
     return tuple(heads)

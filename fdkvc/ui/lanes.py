@@ -10,7 +10,7 @@ from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import Field
 from fdkvc.explain.notes import available_in
 from fdkvc.explain.tables import difference_table, overlap_table
-from fdkvc.player.run import ChosenDialog, StageRun, build_run, continue_run
+from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
@@ -32,15 +32,8 @@ def load_run(
     return build_run(dialog, policy, budget, optional, _load_dialog(dialog))
 
 
-load_fork = cached(continue_run)
-"""Continues a run with a change, once; raises a ValueError if that is not possible."""
-
-
 POLICIES = replace(CHOSEN, follows=True)
 """The policies of the lanes, carried over from page to page."""
-
-FORK = "fork"
-"""The name of the lane that continues another with something changed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +41,11 @@ class Lane:
     """One run of a comparison."""
 
     name: str
-    """The policy's, or `FORK`."""
+    """The policy's, also in files."""
     label: str
     """What it is called on the page."""
-    words: str
-    """What it is called in files."""
     run: StageRun
     """What is shown."""
-    origin: str = ""
-    """Of a fork, the name of the lane that it continues."""
 
 
 def load_lanes(
@@ -69,19 +58,14 @@ def load_lanes(
     lanes = []
     for policy in policies:
         run = load_run(dialog, policy, budget, metrics)
-        lanes.append(Lane(policy.name, policy.title, policy.name, run))
+        lanes.append(Lane(policy.name, policy.title, run))
     warn_no_effect(policies, available_in(lanes[0].run.dialogs))
     return tuple(lanes)
 
 
-def read_lane(text: str) -> str:
-    """Read the name of a lane from a link."""
-    return text if text == FORK else read_name(text)
-
-
 PAIR = (
-    Field("First run", name="one", default="", read=read_lane),
-    Field("Second run", name="other", default="", read=read_lane),
+    Field("First run", name="one", default="", read=read_name),
+    Field("Second run", name="other", default="", read=read_name),
 )
 """The two lanes that are compared in detail."""
 

@@ -11,8 +11,8 @@ import streamlit as st
 from fdkvc.core.limits import MAX_SCHEDULE_TURNS
 from fdkvc.core.parameters import BUDGET, SEED, Field, check_most, fields_of
 from fdkvc.core.words import listed, sentence
-from fdkvc.engine.fork import Fork
 from fdkvc.engine.metrics import default_metrics, metrics_of
+from fdkvc.explain.notes import setting_changes
 from fdkvc.player.run import DialogChoice
 from fdkvc.policies import (
     PAPER_POLICIES,
@@ -141,7 +141,7 @@ def choose_policy(page: str) -> Policy:
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
             variant = policy.variant(**choose_hyperparameters(page, hyperparameters))
-            changes = Fork(0, variant).changes(policy, 0)
+            changes = setting_changes(variant, policy)
             st.button(
                 "Restore the paper's values"
                 if has_paper_values(policy)

@@ -97,14 +97,14 @@ def test_a_dialog_without_topics_has_no_retention_and_no_diversity() -> None:
         assert np.isnan(metric.late(trace, dialog)).all()
 
 
-def test_a_fork_is_measured_over_its_own_turns() -> None:
+def test_a_part_of_a_run_is_measured_over_its_own_turns() -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=1)
     trace = simulate(FIFO, dialogs, budget=56)
-    fork = simulate(FIFO, dialogs, 56, start=(4, trace.result(3).end_state))
+    part = simulate(FIFO, dialogs, 56, start=(4, trace.result(3).end_state))
 
     for metric in metrics_of(optional=False).values():
         whole = metric.measure(trace, dialogs)
-        np.testing.assert_array_equal(metric.measure(fork, dialogs), whole[:, 4:])
+        np.testing.assert_array_equal(metric.measure(part, dialogs), whole[:, 4:])
 
 
 # ------------------------------------------------------------------------------- alignment

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.engine.fork import Fork, fork
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
@@ -106,21 +105,6 @@ def test_scores_and_ranks_are_those_of_the_turn_and_of_the_eviction(one: str, ot
             assert row[f"{name}_{loser}"] == went[name]
 
 
-def test_what_a_fork_took_out_has_no_score_there() -> None:
-    trace = TRACES["h2o"]
-    future = fork(trace, DIALOG, Fork(4, dropped=int(trace.kept_tokens[0, 4, 3])))
-    past = ENTRIES["h2o"][ENTRIES["h2o"]["turn"] <= 4]
-    forked = pd.concat([past, entries_table(future, DIALOG)], ignore_index=True)
-
-    table = difference_table(ENTRIES["h2o"], forked)
-
-    assert table["turn"].min() == 5
-    dropped = table[table["token"] == int(trace.kept_tokens[0, 4, 3])]
-    assert len(dropped)
-    assert (dropped["keeper"] == "one").all()
-    assert dropped[["score_other", "rank_other", "evicted"]].isna().all(axis=None)
-
-
 # ------------------------------------------------------------------------------- figures
 
 
@@ -140,14 +124,6 @@ def test_the_figures_are_those_of_the_metrics() -> None:
         assert (row["adaptation"], row["never"]) == (adapted.turns[0], adapted.never[0])
         assert row["evictions"] == trace.evicted["budget"].sum() == 12 * 32 - 56
         assert row["latency_ms"] == pytest.approx(1e3 * np.median(trace.seconds))
-
-
-def test_a_fork_to_a_smaller_budget_counts_what_the_fork_evicted() -> None:
-    future = fork(TRACES["fifo"], DIALOG, Fork(4, budget=20))
-    turns = turns_table(TRACES["fifo"], DIALOG)
-    whole = pd.concat([turns[turns["turn"] <= 4], turns_table(future, DIALOG)], ignore_index=True)
-
-    assert figures_table({"fork": whole}, DIALOG)["evictions"].tolist() == [12 * 32 - 20]
 
 
 # ------------------------------------------------------------------------------- corners

@@ -262,6 +262,6 @@ def test_what_has_no_answer_is_refused_in_words() -> None:
 
     with pytest.raises(ValueError, match="token 70 arrives in turn 2, so nothing"):
         counterfactual(trace, dialogs, 0, turn=1, token=70)
-    fork = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.result(2).end_state))
-    with pytest.raises(ValueError, match="forked at turn 3"):
-        counterfactual(fork, dialogs, 0, turn=3, token=int(trace.kept_tokens[0, 2, 0]))
+    later = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.result(2).end_state))
+    with pytest.raises(ValueError, match="turn is 0, but must be a whole number from 3 to 11"):
+        counterfactual(later, dialogs, 0, turn=3, token=int(trace.kept_tokens[0, 2, 0]))

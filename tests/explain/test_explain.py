@@ -60,33 +60,6 @@ def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
     assert sentences(lost)[-1] == "The last kept entry scored the same; ties go to the older entry."
 
 
-def test_a_forked_run_explains_only_its_own_turns() -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    whole = simulate(policy_named("fd-kvc"), dialogs, budget=56)
-    fork = simulate(policy_named("fd-kvc"), dialogs, 56, start=(5, whole.result(4).end_state))
-
-    for token in fork.kept_tokens[0, 0]:
-        for turn in (5, 6, 11):
-            assert explain(fork, dialogs, 0, turn, token) == explain(whole, dialogs, 0, turn, token)
-    early = next(token for token in range(160) if token not in whole.kept_tokens[0, 4])
-    assert sentences(explain(fork, dialogs, 0, 6, early))[0].endswith(
-        "it was evicted before this record begins."
-    )
-    with pytest.raises(ValueError, match="turn is 4, but the record of this dialog has"):
-        explain(fork, dialogs, 0, 4, 0)
-
-
-def test_a_threshold_in_the_turn_of_a_fork_is_explained_as_in_the_whole_run() -> None:
-    dialogs = three_turns()
-    whole = simulate(fd_kvc(tau=0.6), dialogs, budget=2)
-    fork = simulate(fd_kvc(tau=0.6), dialogs, 2, start=(2, whole.result(1).end_state))
-
-    why = explain(fork, dialogs, 0, turn=2, token=1)
-
-    assert why.rule == Rule.threshold
-    assert why == explain(whole, dialogs, 0, turn=2, token=1)
-
-
 @pytest.mark.parametrize(
     ("row", "turn", "token", "message"),
     [

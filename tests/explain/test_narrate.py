@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.simulate import simulate
-from fdkvc.engine.trace import Trace
 from fdkvc.explain.narrate import StepStory, headline, narrate, return_sentence
 from fdkvc.policies import POLICIES, Policy, policy_named
 from fdkvc.policies.base import Step
@@ -41,15 +40,11 @@ def test_a_turn_without_tokens_changes_nothing() -> None:
         assert headline(trace, dialogs, 0, turn=2).startswith("Turn 2: A continues; 1 new token")
 
 
-def returning(trace: Trace) -> Callable[[int], Trace]:
-    return lambda _: trace
-
-
 @pytest.mark.parametrize("schedule", ["AABBA", "AAB"])
 def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> None:
     dialogs = plain_dialog([[1.0]] * len(schedule), topics=[*schedule])
     runs = {key: simulate(policy_named(key), dialogs, budget=2) for key in ("fifo", "full")}
-    words = return_sentence([(key, returning(runs[key])) for key in runs], dialogs)
+    words = return_sentence(runs.items(), dialogs)
 
     assert words == (
         "When topic A returns in turn 4, fifo (by turn 3) had lost all of it; full (2 tokens) "
@@ -82,17 +77,6 @@ def test_how_the_topic_moved() -> None:
         "Turn 7: the topic returns to A",
         *(f"Turn {turn}: A continues" for turn in (8, 9)),
     ]
-
-
-@pytest.mark.parametrize("key", ["h2o", "fd-kvc"])
-def test_a_forked_run_knows_what_it_goes_on_from(key: str) -> None:
-    dialogs = generate(SCENARIOS["mixed"], seed=7)
-    policy = policy_named(key)
-    whole = simulate(policy, dialogs, budget=56)
-    fork = simulate(policy, dialogs, 56, start=(5, whole.result(4).end_state))
-
-    for turn in (5, 6):
-        assert narrate(fork, dialogs, 0, turn) == narrate(whole, dialogs, 0, turn)
 
 
 # ------------------------------------------------------------------------------- every policy

@@ -324,18 +324,3 @@ def test_a_shorter_row_of_a_batch_has_its_own_turns_only() -> None:
             turns_table(together, batch, row).drop(columns="latency_ms"),
             turns_table(alone, dialogs).drop(columns="latency_ms"),
         )
-
-
-def test_a_fork_counts_its_turns_from_the_dialogs_start() -> None:
-    dialogs = generate(SCENARIOS["shift"], 1, seed=2)
-    policy = policy_named("fd-kvc")
-    whole = simulate(policy, dialogs, 56)
-    fork = simulate(policy, dialogs, 56, start=(4, whole.result(3).end_state))
-    entries, turns = entries_table(whole, dialogs), turns_table(whole, dialogs)
-    pd.testing.assert_frame_equal(
-        entries_table(fork, dialogs), entries[entries.turn >= 4].reset_index(drop=True)
-    )
-    pd.testing.assert_frame_equal(
-        turns_table(fork, dialogs).drop(columns="latency_ms"),
-        turns[turns.turn >= 4].reset_index(drop=True).drop(columns="latency_ms"),
-    )

@@ -21,14 +21,13 @@ import pytest
 from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
 from fdkvc.conversations.page.files import shipped_file
 from fdkvc.core.words import AS_TYPED, minus, number
-from fdkvc.engine.fork import Fork
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain, turn_view
 from fdkvc.player.drawn import script
 from fdkvc.player.moments import Spoken
 from fdkvc.player.payload import LaneHead, pack, pack_lanes
-from fdkvc.player.run import DialogChoice, StageRun, build_run, continue_run
+from fdkvc.player.run import DialogChoice, StageRun, build_run
 from fdkvc.policies import PAPER_POLICIES, POLICIES, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
@@ -126,9 +125,8 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
 
 def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -> None:
     """Hold the numbers that the panel shows of an entry in a turn against `explain`."""
-    turn_run = run.at(turn)
-    why = explain(turn_run.trace, turn_run.dialogs, 0, turn, token)
-    digits = turn_view(turn_run.trace, turn_run.dialogs, 0, turn).digits
+    why = explain(run.trace, run.dialogs, 0, turn, token)
+    digits = turn_view(run.trace, run.dialogs, 0, turn).digits
     fate, gone = seen["fate"], why.rule != Rule.none
     assert fate["fate"] == ("evicted" if gone else "kept")
     assert fate["left"] == (turn if gone else None)
@@ -139,7 +137,7 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
     among = "all " if (why.view.protected & why.view.stood).any() else ""
     rank = f"rank {why.rank} of {among}{stood}" if why.rank else "below the threshold"
     status = why.status.name.replace("_", ", ")
-    size = max(turn_run.trace.policy.page_size, 1)
+    size = max(run.trace.policy.page_size, 1)
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]
     name = f"token {token}, topic {topic}, from turn {why.born}, {status}, {', '.join(parts)}"
     assert seen["name"] == name
@@ -158,7 +156,7 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
         assert {row["margin"] for row in seen["rows"]} == {"–"}
         return
     assert why.cutoff is not None
-    them = explain(turn_run.trace, turn_run.dialogs, 0, turn, seen["rival"])
+    them = explain(run.trace, run.dialogs, 0, turn, seen["rival"])
     if token == why.marginal:
         assert (them.rule, them.score) == (Rule.budget, why.view.best_evicted)
     else:
@@ -224,42 +222,25 @@ def test_river_and_path_follow_what_is_kept(
             assert told["path"] == path
 
 
-def test_what_is_not_in_the_turn_went_before_it_or_was_taken_out(
-    look: Look, tmp_path: Path
-) -> None:
-    """Also of a fork that dropped an entry, and evicts with another budget than its trunk."""
-    trunk = run_of("h2o")
-    dropped = int(trunk.trace.kept_tokens[0, 4][0])
-    at_fork = set(trunk.trace.kept_tokens[0, 4].tolist())
-    fork = continue_run(trunk, Fork(4, budget=8, dropped=dropped))
+def test_what_is_not_in_a_turn_was_evicted_before_it(look: Look, tmp_path: Path) -> None:
+    runs = run_of("h2o"), run_of("fifo")
     file = tmp_path / "lanes.packed"
-    heads = [LaneHead(name, BUDGET, "", ()) for name in ("trunk", "fork")]
-    file.write_bytes(pack_lanes([trunk, fork], heads, None, "both"))
+    heads = [LaneHead(name, BUDGET, "", ()) for name in ("h2o", "fifo")]
+    file.write_bytes(pack_lanes(runs, heads, None, "both"))
     ((seen,),) = [look("runs", file)]
 
-    for run, lane in zip((trunk, fork), seen["lanes"], strict=True):
+    for run, lane in zip(runs, seen["lanes"], strict=True):
         for turn, entries in enumerate(lane["turns"]):
-            turn_run = run.at(turn)
             for token, told in enumerate(entries):
-                fate, why = told["fate"], explain(turn_run.trace, turn_run.dialogs, 0, turn, token)
+                fate, why = told["fate"], explain(run.trace, run.dialogs, 0, turn, token)
                 if why.status != Status.empty:
                     assert (fate["fate"] == "kept") == (why.rule == Rule.none)
-                elif why.eviction:
+                else:
+                    assert why.eviction is not None
                     assert (fate["left"], fate["rule"]) == (why.eviction[0], why.eviction[1].name)
-                elif run is fork and token in at_fork:
-                    assert fate["fate"] == "absent"
-                else:  # of the turns before the fork
-                    assert fate["left"] is not None
-                    assert fate["left"] <= 4
-    both = [
-        set(trunk.trace.kept_tokens[0, turn].tolist())
-        & set(lane_run.trace.kept_tokens[0, turn - first].tolist())
-        for turn in range(trunk.dialogs.turns)
-        for lane_run in [fork.at(turn)]
-        for first in [lane_run.trace.first_turn]
-    ]
-    for turn, (shared, said) in enumerate(zip(both, seen["headlines"], strict=True)):
-        n, read = len(shared - {-1}), trunk.dialogs.bounds[0, turn + 1]
+    for turn, said in enumerate(seen["headlines"]):
+        kept = [set(run.trace.kept_tokens[0, turn].tolist()) - {-1} for run in runs]
+        n, read = len(kept[0] & kept[1]), runs[0].dialogs.bounds[0, turn + 1]
         verb = "is" if n == 1 else "are"
         assert said == f"Turn {turn}: {n} of {read} tokens read {verb} in all caches."
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fdkvc.engine.fork import Fork
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.course import term_courses
 from fdkvc.explain.decisions import turn_view
@@ -15,7 +14,7 @@ from fdkvc.player.run import DialogChoice, StageRun
 from fdkvc.policies import POLICIES, policy_named, read_policy
 from fdkvc.synthetic.scenarios import World, custom_scenario, scenario_named
 from fdkvc.ui.component import lanes_payload, name_of_all, payload
-from fdkvc.ui.lanes import load_fork, load_run
+from fdkvc.ui.lanes import load_run
 from tests.app_pages import unpacked
 
 every_policy = pytest.mark.parametrize("key", list(POLICIES))
@@ -79,22 +78,21 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
 def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
     world = World(tokens_per_turn=8)
     dialog = DialogChoice(custom_scenario("AABBA"), 3, world)
-    parent = load_run(dialog, read_policy("blocks(fifo, size=4)"), 12, ())
-    fork = load_fork(parent, Fork(2, policy=policy_named("fifo")))
+    runs = tuple(load_run(dialog, read_policy(name), 12, ()) for name in ("blocks(fifo)", "fifo"))
 
-    head, _ = unpacked(lanes_payload((parent, fork), 2 * (LaneHead("", 12, "", ()),), None))
-    pages = [lane["pages"] for lane in head["lanes"]]
-    assert pages == [[4] * 5, [4, 4, 4, 1, 1]]
+    head, _ = unpacked(lanes_payload(runs, 2 * (LaneHead("", 12, "", ()),), None))
+    size = runs[0].trace.policy.page_size
+    assert [lane["pages"] for lane in head["lanes"]] == [[size] * 5, [1] * 5]
 
 
 def test_lanes_are_their_runs_one_after_the_other() -> None:
-    parent = run_of("fd-kvc")
-    runs = (run_of("h2o"), parent, load_fork(parent, Fork(2, budget=6)))
-    heads = tuple(LaneHead(name, 12, "", ()) for name in ("one", "two", "fork"))
+    names = ("h2o", "fd-kvc", "fifo")
+    runs = tuple(map(run_of, names))
+    heads = tuple(LaneHead(name, 12, "", ()) for name in names)
     head, columns = unpacked(lanes_payload(runs, heads, None))
 
     assert head["name"] == name_of_all(runs)
-    assert [lane["label"] for lane in head["lanes"]] == ["one", "two", "fork"]
+    assert [lane["label"] for lane in head["lanes"]] == [*names]
     assert len(columns) == 3 * len(runs)
     for run, lane, difference, flags in zip(
         runs, head["lanes"], columns[::3], columns[1::3], strict=True
@@ -103,17 +101,6 @@ def test_lanes_are_their_runs_one_after_the_other() -> None:
         assert [Status(flag & 7).name for flag in flags] == run.entries["status"].tolist()
         assert sum(lane["counts"]) == len(run.entries)
         assert len(lane["cutoffs"]) == run.dialogs.turns
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("key", "to"), [("h2o", "fd-kvc"), ("fd-kvc", "h2o")])
-def test_a_fork_that_alone_has_states_continues_the_table_of_turns(key: str, to: str) -> None:
-    parent = run_of(key)
-    fork = load_fork(parent, Fork(1, policy=policy_named(to)))
-
-    states = fork.turns["ownership_loss"].notna().tolist()
-    assert states == [key == "fd-kvc"] * 2 + [to == "fd-kvc"] * 3
-    assert fork.turns["retention"].tolist()[:2] == parent.turns["retention"].tolist()[:2]
 
 
 def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from fdkvc.conversations.page.files import shipped_file
-from fdkvc.engine.fork import Fork
 from fdkvc.player.moments import Spoken
-from fdkvc.player.run import StageRun, build_run, continue_run
+from fdkvc.player.run import StageRun, build_run
 from fdkvc.policies import read_policy
 
 
@@ -54,15 +53,6 @@ def test_every_piece_names_the_token_that_decides_in_every_turn(
             assert run.deciding_token(turn, token) == literal(run, turn, token), (turn, token)
             other += run.deciding_token(turn, token) != token
     assert other
-
-
-def test_a_fork_names_what_its_trunk_names_until_it_differs() -> None:
-    trunk = run_of("errands", "fd-kvc", 48)
-    same, full = (continue_run(trunk, Fork(3, budget=budget)) for budget in (48, 10_000))
-    assert same.deciding == trunk.deciding
-    for token, changes in full.deciding.items():
-        past = [change for change in changes if change[0] <= 3]
-        assert past == [change for change in trunk.deciding[token] if change[0] <= 3]
 
 
 def test_a_token_of_no_value_speaks_for_itself() -> None:

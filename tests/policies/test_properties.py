@@ -204,7 +204,7 @@ def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(
             assert_same_run(runs[which], together, other_row=row)
 
 
-# ------------------------------------------------------------------------------- forks
+# ------------------------------------------------------------------------------- states
 
 
 @pytest.mark.parametrize("turn", [-1, 10, 11])
@@ -216,7 +216,7 @@ def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
 
 
 @pytest.mark.parametrize("turn", [10, -1])
-def test_a_fork_starts_with_a_turn_of_the_dialog(turn: int) -> None:
+def test_a_run_starts_with_a_turn_of_the_dialog(turn: int) -> None:
     batch = generate(SCENARIOS["shift"])
     trace = simulate(policy_named("fifo"), batch, budget=4)
 

@@ -3,14 +3,13 @@
 import pytest
 
 from fdkvc.core.dialogs import DialogBatch
-from fdkvc.engine.fork import Fork, fork, state_at_fork
 from fdkvc.engine.metrics import cache_bytes
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status, Trace
 from fdkvc.explain.decisions import explain
 from fdkvc.explain.tables import entries_table, turns_table
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import read_policy
 from tests.worlds import EAST, NORTH, all_entries, by_token, kept_tokens, pointing
 
 
@@ -59,18 +58,10 @@ def test_nothing_comes_back_while_the_query_stays_or_where_no_page_is_like_it() 
         assert not {0, 1} & set(entries.token[0, turn].tolist())
 
 
-def test_a_second_tier_of_a_stream_and_of_a_fork() -> None:
+def test_a_second_tier_of_a_stream() -> None:
     trace, dialog = three_pages()
     cache = OnlineCache(trace.policy, budget=2)
     for turn, (low, high) in enumerate([(0, 2), (2, 4), (4, 5)]):
         tokens = dialog.keys[0, low:high]
         fed = cache.feed(queries=tokens, keys=tokens, values=tokens, embeddings=tokens)
         assert fed.kept_tokens.tolist() == kept_tokens(trace, 0, turn)
-
-    # What the fork itself evicts waits, too, as the last that came.
-    for budget, waiting in ((1, [3]), (2, [0, 1]), (3, [-1, 0, 1])):
-        tier = state_at_fork(trace, dialog, Fork(1, budget=budget)).tier
-        assert tier[0].tolist() == waiting
-    none = fork(trace, dialog, Fork(1, policy=policy_named("fd-kvc", w_c=0)))
-    assert none.tier.shape == (1, 1, 0)
-    assert kept_tokens(none, 0, 2) == [2, 4]

@@ -21,12 +21,12 @@ from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.parameters import Field, share
 from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.transcripts import Transcript, Turn
-from fdkvc.engine.fork import Fork
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule
 from fdkvc.explain.counterfactual import counterfactual
 from fdkvc.explain.decisions import explain, turn_view
 from fdkvc.explain.narrate import narrate
+from fdkvc.explain.notes import setting_changes
 from fdkvc.policies import Policy, as_record, policy_named, read_policy, recorded_policy, wrapped
 from fdkvc.policies.base import Available, Score, Update
 from fdkvc.policies.fifo import Fifo
@@ -540,16 +540,13 @@ def test_a_variant_changes_what_is_inside_too() -> None:
     changed = policy.variant(window=0.25, tier=2.0)
 
     assert changed == Recall(policy_named("h2o", window=0.25), tier=2.0)
-    change = Fork(3, policy=changed)
-    assert change.changes(policy, 56) == [
+    assert setting_changes(policy, policy) == []
+    assert setting_changes(changed, policy) == [
         "window (r) at 0.25 instead of 0.5",
         "second tier at 2 instead of 1",
     ]
-    assert not change.resets(policy)
-    other = Fork(3, policy=policy_named("h2o", queries="each"))
-    assert other.changes(policy, 56) == ["H2O queries=each instead of Recall (H2O)"]
-    assert other.resets(policy)
-    assert not Fork(3, policy=policy_named("h2o")).resets(policy)
+    other = policy_named("h2o", queries="each")
+    assert setting_changes(other, policy) == ["H2O queries=each instead of Recall (H2O)"]
 
 
 def test_a_policy_that_names_no_steps_can_be_wrapped() -> None:

@@ -82,7 +82,7 @@ def test_a_link_brings_policies_and_variants_of_them() -> None:
     link = link_of(app)
     assert link["policies"] == "fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o"
     assert (link["one"], link["other"]) == ("fd-kvc", "fd-kvc:gamma=0.8:w_c=0.3")
-    assert set(link) >= {"scenario", "seed", "budget", "turn", "fork", "pinned"}
+    assert set(link) >= {"scenario", "seed", "budget", "turn", "entry"}
 
 
 def test_a_step_sends_the_stage_nothing_anew() -> None:
@@ -152,10 +152,10 @@ def test_two_runs_to_compare_must_be_two() -> None:
         ({"policies": "fifo,h2o", "one": "sink"}, "First run is 'sink', but must be one of fifo"),
         ({"turn": "soon"}, "Turn is 'soon', but must be a whole number"),
         ({"colour": "red"}, "it has an unknown parameter 'colour'"),
-        ({"fork": "fd-kvc"}, "it does not name its turn"),
-        ({"fork": "tova", "fork_turn": 3}, "tova is not among the policies"),
-        ({"scenario": "shift", "fork": "h2o", "fork_turn": 9}, "turn 9 is the last one"),
-        ({"fork": "fifo", "fork_turn": 5, "pinned": 2}, "token 2 cannot be protected"),
+        (
+            {"fork": "h2o", "fork_turn": 9, "fork_policy": "", "pinned": ""},  # of a former version
+            r"it has unknown parameters 'fork' and 'fork\_turn'.",
+        ),
     ],
 )
 def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentence: str) -> None:
@@ -164,107 +164,6 @@ def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentenc
     (error,) = errors(app)
     assert sentence in error
     assert lanes(app)
-
-
-# ------------------------------------------------------------------------------- what if
-
-
-def test_a_fork_is_a_lane_beside_its_origin() -> None:
-    app = open_page(
-        "compare",
-        scenario="shift",
-        policies="h2o,fd-kvc",
-        fork="fd-kvc",
-        fork_turn=4,
-        fork_policy="fd-kvc:gamma=0.6",
-        other="fork",
-        one="fd-kvc",
-        turn=6,
-    )
-
-    assert lanes(app) == ["H2O", "FD-KVC", "fork of FD-KVC"]
-    (line, *_) = stage_of(app)["lanes"][-1]["lines"]
-    assert [level is None for level in line["values"][:6]] == [True] * 4 + [False] * 2
-    assert "turn 4** with recency decay (γ) at 0.6 instead of" in shown(app)
-    assert "FD-KVC** first diverge in **turn 5**" in shown(app)
-
-    press(app, "Remove the fork")
-
-    assert lanes(app) == ["H2O", "FD-KVC"]
-    assert link_of(app)["fork"] == ""
-
-
-@pytest.mark.parametrize(
-    ("origin", "to", "told"),
-    [
-        ("h2o", "fd-kvc", "FD-KVC starts fresh: it treats the cached"),
-        ("h2o", "h2o:queries=each", "H2O queries=each starts fresh"),
-        ("fd-kvc", "fd-kvc:gamma=0.6", None),
-        ("fd-kvc", "fifo", None),
-    ],
-)
-def test_a_fork_says_whether_its_policy_starts_anew(origin: str, to: str, told: str | None) -> None:
-    link = {"policies": "h2o,fd-kvc", "fork": origin, "fork_policy": to}
-    words = shown(open_page("compare", scenario="shift", fork_turn=4, **link))
-
-    assert "or the same one with another option, starts" in words  # before one forks
-    if told is None:
-        assert "starts fresh: it" not in words
-    else:
-        assert told in words
-
-
-def test_a_fork_begins_at_the_turn_that_is_shown() -> None:
-    app = open_page("compare", scenario="shift", policies="h2o,fd-kvc", turn=3)
-    app.number_input(key="compare/draft/fd-kvc/budget").set_value(30).run()
-
-    press(app, "Continue from here")
-
-    assert lanes(app)[-1] == "fork of FD-KVC"
-    assert "after turn 3** with budget 30 instead of 56" in shown(app)
-    link = link_of(app)
-    assert link["fork"] == "fd-kvc"
-    assert (link["fork_turn"], link["fork_budget"]) == ("3", "30")
-    assert (link["one"], link["other"]) == ("fd-kvc", "fork")
-    assert link["turn"] == "4"  # the first that differs
-
-
-@pytest.mark.parametrize(("verb", "words"), [("pin", "protected"), ("drop", "dropped")])
-def test_the_pinned_entry_is_protected_or_dropped(verb: str, words: str) -> None:
-    app = open_page("compare", scenario="shift", policies="fifo", turn=2, entry=95)
-    app.session_state["compare/draft/entry"] = verb
-    app.run()
-
-    press(app, "Continue from here")
-
-    assert f"with token 95 {words}." in shown(app)
-    assert link_of(app)[{"pin": "pinned", "drop": "dropped"}[verb]] == "95"
-
-
-def test_without_a_pinned_entry_a_sentence_asks_for_one() -> None:
-    app = open_page("compare", scenario="shift", policies="fifo", turn=2)
-    app.session_state["compare/draft/entry"] = "pin"
-    app.run()
-
-    press(app, "Continue from here")
-
-    assert errors(app) == ["There is no entry to protect: click one in any lane first."]
-    assert lanes(app) == ["FIFO"]
-
-
-def test_a_dropped_entry_is_told_to_have_been_taken_out() -> None:
-    app = open_page(
-        "compare",
-        scenario="shift",
-        policies="h2o",
-        fork="h2o",
-        fork_turn=2,
-        dropped=95,
-        entry=95,
-        turn=5,
-    )
-
-    assert fates(app)["fork of H2O"] == "The fork dropped token 95 after turn 2."
 
 
 # ------------------------------------------------------------------------------- any policy
@@ -289,24 +188,12 @@ class Nearest(Policy):
         return {"similarity": sign * turn.similarity(cache.token)}
 
 
-def test_a_policy_that_does_not_exist_yet_is_compared_and_forked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_policy_that_does_not_exist_yet_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICIES, "nearest", Nearest)
 
-    app = open_page(
-        "compare",
-        scenario="shift",
-        policies="fifo,nearest:side=far",
-        fork="fifo",
-        fork_turn=3,
-        fork_policy="nearest",
-        turn=6,
-    )
+    app = open_page("compare", scenario="shift", policies="fifo,nearest:side=far,nearest", turn=6)
 
-    assert lanes(app) == ["FIFO", "fork of FIFO", "Nearest side=far"]
-    assert stage_of(app)["lanes"][1]["forks"] == [0, 3]
-    assert "with Nearest instead of FIFO" in shown(app)
+    assert lanes(app) == ["FIFO", "Nearest side=far", "Nearest"]
     assert not errors(app)
 
 

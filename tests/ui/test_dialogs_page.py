@@ -26,7 +26,6 @@ from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
 from fdkvc.conversations.replay import Replay
 from fdkvc.core.recordings import Recording
 from fdkvc.engine.evidence import Evidence
-from fdkvc.engine.fork import Fork
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain
@@ -36,7 +35,7 @@ from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.player.entry_files import trace_files
 from fdkvc.player.moments import Spoken, value_sentences, why_sentences
-from fdkvc.player.run import build_run, continue_run
+from fdkvc.player.run import build_run
 from fdkvc.policies import policy_named, with_pinned_prompts
 from fdkvc.policies.together import Together
 from fdkvc.runs.export import csv_text
@@ -404,8 +403,8 @@ def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
 
 
 def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
-    trunk = build_run(Spoken("dialog", RECORDING), policy_named("fifo"), 16)
-    compared = {"fifo": trunk, "fork": continue_run(trunk, Fork(4, policy_named("h2o")))}
+    dialog = Spoken("dialog", RECORDING)
+    compared = {key: build_run(dialog, policy_named(key), 16) for key in ("fifo", "h2o")}
     table = pd.read_csv(StringIO(str(trace_files(compared)["entries.csv"])), keep_default_na=False)
     assert [*table].index("word") == [*table].index("token") + 1
     said = [token.text for turn in RECORDING.tokens for token in turn]

@@ -23,9 +23,8 @@ from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.frame import Page
 from fdkvc.ui.lanes import POLICIES as LANES
-from fdkvc.ui.lanes import read_lane
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.sidebar import BUDGET_HERE
+from fdkvc.ui.sidebar import BUDGET_HERE, read_name
 from fdkvc.ui.variants import choose_policies, warn_no_effect
 
 NOTHING, EXAMPLE = "nothing", "birthday"
@@ -73,7 +72,7 @@ STOPS = Field(
     form="answers and their tokens, such as 0:30,2:256",
 )
 WHOSE = Field(
-    "Cache", name="look", default="", read=lambda text: text if text == FULL else read_lane(text)
+    "Cache", name="look", default="", read=lambda text: text if text == FULL else read_name(text)
 )
 WORD = Field("Word", name="word", low=0, high=10_000, chosen=False)
 SECTION = Field(

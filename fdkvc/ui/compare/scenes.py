@@ -14,16 +14,15 @@ from fdkvc.engine.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_na
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import figures_table, first_difference
 from fdkvc.ui import fields
-from fdkvc.ui.compare.what_if import FORKED
 from fdkvc.ui.fields import held
 from fdkvc.ui.follow import follow_lanes, show_lanes
 from fdkvc.ui.frame import panel, show_grid
 from fdkvc.ui.glossary import show_glossary
-from fdkvc.ui.lanes import FORK, PAIR, POLICIES, Lane, choose_pair, differences, overlap
+from fdkvc.ui.lanes import PAIR, POLICIES, Lane, choose_pair, differences, overlap
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 
-FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR, *FORKED)
+FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR)
 """Every field of the page's view."""
 
 
@@ -32,15 +31,15 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(page, FIELDS, link)
     for field in PAIR:
         if held(page, field):
-            field_with_fork = replace(field, choices=[*held(page, POLICIES), FORK])
-            wrong += fields.keep_to(page, field_with_fork, link, field.default)
+            lane_choice = replace(field, choices=held(page, POLICIES))
+            wrong += fields.keep_to(page, lane_choice, link, field.default)
     return wrong
 
 
 def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
     """Show the runs as lanes of one stage, with figures below; `write` writes the address."""
     first = lanes[0].run
-    answer = return_sentence([(lane.label, lane.run.trace_of) for lane in lanes], first.titled)
+    answer = return_sentence([(lane.label, lane.run.trace) for lane in lanes], first.titled)
     st.container(key="page-answer").markdown(plain(answer))
     show_lanes(page, lanes)
     with panel("difference"):
@@ -154,6 +153,5 @@ def show_figures(lanes: Sequence[Lane]) -> None:
             f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
             "turns. Latency: the median turn of this single run, so it varies; the benchmark "
             "repeats it."
-            + (" A fork's figures include the turns before it." if lanes[-1].name == FORK else "")
         )
     )

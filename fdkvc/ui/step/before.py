@@ -8,7 +8,7 @@ import streamlit as st
 
 from fdkvc.core.parameters import Field
 from fdkvc.core.words import listed
-from fdkvc.engine.fork import Fork
+from fdkvc.explain.notes import setting_changes
 from fdkvc.player.run import ChosenDialog, StageRun
 from fdkvc.policies import Policy
 from fdkvc.ui import fields
@@ -94,7 +94,9 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         if chosen == ALONE:
             return NO_GHOST
         past, called = runs[chosen], others[chosen][0]
-        changes = Fork(0, policy, run.budget).changes(past.trace.policy, past.budget)
+        changes = setting_changes(policy, past.trace.policy)
+        if past.budget != run.budget:
+            changes.append(f"budget {run.budget:,} instead of {past.budget:,}")
         if past.dialog != run.dialog:
             same_title = past.dialog.title == run.dialog.title
             changes.append("other heads" if same_title else "another dialog")

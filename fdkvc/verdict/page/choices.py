@@ -36,11 +36,11 @@ from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked, show_stage
 from fdkvc.ui.frame import Page
 from fdkvc.ui.glossary import WORDS
-from fdkvc.ui.lanes import PAIR, Lane, read_lane
+from fdkvc.ui.lanes import PAIR, Lane
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
-from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS
+from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS, read_name
 from fdkvc.verdict.card import TARGET
 from fdkvc.verdict.checked import MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE
@@ -91,7 +91,7 @@ BUDGET = replace(
     follows=False,
 )
 POLICIES = replace(LANES, choices=ALL_POLICIES, default=("fifo", "h2o", "fd-kvc"))
-WHOSE = Field("Show", name="look", default="", read=read_lane)
+WHOSE = Field("Show", name="look", default="", read=read_name)
 VIEW = Field(
     "View",
     name="view",
