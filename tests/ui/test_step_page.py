@@ -77,8 +77,8 @@ def test_what_is_restored_is_called_what_it_is(policy: str, words: str) -> None:
         ("step", "step/fd-kvc-adaptive", {"policy": "fd-kvc-adaptive"}),
         (
             "compare",
-            "compare/draft/fd-kvc-adaptive/fd-kvc-adaptive",
-            {"turn": 3, "policies": "fd-kvc-adaptive,fifo"},
+            "compare/variant/fd-kvc-adaptive",
+            {"turn": 3, "policies": "fifo,fd-kvc-adaptive"},
         ),
     ],
 )
