@@ -19,6 +19,7 @@ import numpy as np
 
 from fdkvc.conversations.sessions import MadeCall, Message, Session
 from fdkvc.conversations.thing_index import Place
+from fdkvc.core.json_input import of_kind
 
 MIN_CHARACTERS = 8
 """Letters and digits of a line that counts."""
@@ -83,12 +84,8 @@ def is_edit(call: MadeCall) -> bool:
     """Whether a call changes files, by its tool or its shell command."""
     if is_edit_tool(call.method):
         return True
-    arguments = call.arguments if isinstance(call.arguments, dict) else {}
-    return any(
-        _SHELL_EDIT.search(str(value))
-        for name, value in arguments.items()
-        if name in ("command", "cmd")
-    )
+    commands = map(of_kind(call.arguments, dict).get, ("command", "cmd"))
+    return any(_SHELL_EDIT.search(str(command)) for command in commands)
 
 
 def _lines_of(message: Message) -> Iterator[tuple[int, int, int]]:

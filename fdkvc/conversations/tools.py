@@ -7,10 +7,10 @@ The text is a turn of the system: a model reads it, and a policy may evict it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
-from fdkvc.core.json_input import JsonObject, parse_within
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind, parse_within
 from fdkvc.core.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
 from fdkvc.core.unread import Unread, has_words
 
@@ -57,15 +57,13 @@ def _owners(value: JsonObject) -> Iterator[JsonObject]:
     yield owner
     if isinstance(owner.get("toolConfig"), dict):
         yield owner["toolConfig"]
-    events = owner.get("events")  # of a log of Inspect: the first that gave its model any
-    for event in events if isinstance(events, list) else ():
-        if isinstance(event, dict) and event.get("event") == "model" and event.get("tools"):
-            yield event
-            break
+    # Of a log of Inspect: the first event that gave its model any.
+    events = objects_of(owner.get("events"))
+    given = (event for event in events if event.get("event") == "model" and event.get("tools"))
+    yield from islice(given, 1)
     for field in ("messages", "conversations"):
-        messages = owner.get(field)
-        for message in messages if isinstance(messages, list) else ():
-            if isinstance(message, dict) and "system" in (message.get("role"), message.get("from")):
+        for message in objects_of(owner.get(field)):
+            if "system" in (message.get("role"), message.get("from")):
                 yield message
 
 
@@ -77,7 +75,7 @@ def _parsed(value: Any) -> Any:
 
 def _tool(value: Any) -> Tool | None:
     """Return the tool that a value describes, None if it is no tool."""
-    function = value.get("function") if isinstance(value, dict) else None
+    function = of_kind(value, dict).get("function")
     tool = function if isinstance(function, dict) else value
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         return None

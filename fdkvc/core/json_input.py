@@ -178,6 +178,16 @@ def optional(owner: JsonObject, name: str, kind: type, place: str) -> Any:
     return kind() if owner.get(name) is None else require(owner, name, kind, place)
 
 
+def of_kind(value: Any, kind: type) -> Any:
+    """Return a value of a type, or an empty one of this type in place of any other."""
+    return value if type(value) is kind else kind()
+
+
+def objects_of(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; none of any other value."""
+    return [item for item in of_kind(value, list) if isinstance(item, dict)]
+
+
 def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield each value of a list, which must be an object, and its place."""
     for index, value in enumerate(values):

@@ -13,13 +13,13 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, starmap
 from json import JSONDecoder
-from typing import Any, Protocol
+from typing import Any
 
 from fdkvc.conversations.formats.base import Dialogs, Format, Placed, parts_in
 from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
 from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
-from fdkvc.core.json_input import JsonObject, check_structure, parse_json
+from fdkvc.core.json_input import JsonObject, check_structure, of_kind, parse_json
 from fdkvc.core.limits import (
     MAX_CONTEXT_MESSAGES,
     MAX_DIALOG_FILE_LINES,
@@ -143,8 +143,7 @@ def _header(line: JsonObject) -> JsonObject:
 
 def _folder(line: JsonObject) -> str:
     """Return the working folder that a line names, "" if it names none."""
-    folder = _header(line).get("cwd")
-    return folder if isinstance(folder, str) else ""
+    return str(of_kind(_header(line).get("cwd"), str))
 
 
 def _is_fork(line: JsonObject) -> bool:
@@ -214,16 +213,6 @@ def _relative(reason: str) -> str:
     return reason if reason.startswith(("is ", "has ")) else f"cannot be read: {reason}"
 
 
-class Reader(Protocol):
-    """Reads the lines of a log into conversations, and counts what it does not read."""
-
-    def read(self, line: JsonObject, place: str) -> None:
-        """Read a line."""
-
-    def end(self) -> Iterable["Thread"]:
-        """Return the conversations, after the last line."""
-
-
 class Thread:
     """A conversation while its log is read."""
 
@@ -248,6 +237,14 @@ class Thread:
     def context(self) -> list[int]:
         """The messages that the model has in context."""
         return self.contexts[-1]
+
+    def since(self, first: int) -> list[int]:
+        """Return the messages in context from a number on."""
+        return [index for index in self.context if index >= first]
+
+    def said_by(self, *roles: str) -> list[int]:
+        """Return the messages in context of some roles."""
+        return [index for index in self.context if self.messages[index][0].get("role") in roles]
 
     def add(self, message: JsonObject, place: str) -> int:
         """Add a message to the context; return its number."""
@@ -374,11 +371,9 @@ class Thread:
 
     def attach(self, text: str, place: str) -> int:
         """Add a text that the agent put into the context; after a compaction, it stayed."""
-        is_fresh, spoken = (
-            self.is_fresh,
-            {"role": "tool", "tool_call_id": ATTACHED, "content": text},
-        )
-        number = self.add({**spoken, "tool_calls": []}, place)
+        is_fresh = self.is_fresh
+        result = {"role": "tool", "tool_call_id": ATTACHED, "content": text, "tool_calls": []}
+        number = self.add(result, place)
         if is_fresh:
             self.compactions[-1]["stayed"].append(number)
             self.is_fresh = True
@@ -448,10 +443,8 @@ class Thread:
         def turns_of_messages(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(chain.from_iterable(numbers.get(index, ()) for index in indices))
 
-        contexts, compactions = (
-            tuple(map(turns_of_messages, self.contexts)),
-            tuple(self._compactions(turns_of_messages)),
-        )
+        contexts = tuple(map(turns_of_messages, self.contexts))
+        compactions = tuple(self._compactions(turns_of_messages))
         notes = tuple(self.notes)
         return Session(self.name, linked, contexts, compactions, (), notes, resumed=self.resumed)
 
@@ -478,10 +471,27 @@ class Thread:
             yield Compaction(**details | numbers | {"note": " ".join(filter(None, notes))})
 
 
+class Reader:
+    """Reads the lines of a log into conversations, and counts what it does not read."""
+
+    def __init__(self, unread: Unread) -> None:
+        self.unread = unread
+        self.thread = Thread("session")
+        """The conversation that is no subagent's."""
+
+    def read(self, line: JsonObject, place: str) -> None:
+        """Read a line."""
+        raise NotImplementedError
+
+    def end(self) -> Iterable[Thread]:
+        """Return the conversations, after the last line."""
+        return [self.thread]
+
+
 def call_ids(message: JsonObject) -> list[str]:
     """Return the id of each call of a chat message, "" for one without."""
     functions = (call.get("function") for call in parts_in([message], "tool_calls"))
-    return [call_id(function if isinstance(function, dict) else {}) for function in functions]
+    return [call_id(of_kind(function, dict)) for function in functions]
 
 
 def transcripts_of(session: Session, calls: bool) -> Dialogs:
@@ -531,6 +541,11 @@ def session_of(transcript: Transcript) -> Session:
     )
     note = "This version of the agent records no compactions."
     return Session(transcript.name, messages, (tuple(range(len(messages))),), notes=(note,))
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a value that is a whole number; None for any other."""
+    return value if isinstance(value, int) else None
 
 
 def summary_of(text: Any) -> list[dict[str, Any]]:

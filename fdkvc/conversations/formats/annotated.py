@@ -20,7 +20,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Format, with_calls
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, objects_of, of_kind, optional, require
 from fdkvc.core.limits import MAX_MENTIONS, MAX_SPANNED_CHARACTERS, MAX_TOPICS, MAX_WORDINGS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import (
@@ -297,10 +297,8 @@ def _texts(values: Any, place: str) -> list[str]:
 
 def _has_turns(value: JsonObject) -> bool:
     """Whether turns are as these datasets have them, and not messages of another kind."""
-    turns = value["turns"]
-    first = turns[0] if isinstance(turns, list) and turns else {}
-    fields = first.keys() if isinstance(first, dict) else ()
-    return not fields or "utterance" in fields or "frames" in fields
+    fields = {*chain(*objects_of(of_kind(value["turns"], list)[:1]))}
+    return not fields or not fields.isdisjoint(("utterance", "frames"))
 
 
 FORMAT = Format(

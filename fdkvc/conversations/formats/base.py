@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import JsonObject, check_object
+from fdkvc.core.json_input import JsonObject, check_object, objects_of
 from fdkvc.core.limits import MAX_DIALOGS
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 from fdkvc.core.unread import Unread
@@ -65,11 +65,8 @@ def restated(message: JsonObject, *read: str, **fields: Any) -> dict[str, Any]:
 
 def parts_in(messages: Any, field: str) -> Iterator[JsonObject]:
     """Yield the objects in a list that a field of each message has; any value may be given."""
-    for message in messages if isinstance(messages, list) else ():
-        parts = message.get(field) if isinstance(message, dict) else None
-        for part in parts if isinstance(parts, list) else ():
-            if isinstance(part, dict):
-                yield part
+    for message in objects_of(messages):
+        yield from objects_of(message.get(field))
 
 
 def read_each(

@@ -36,7 +36,15 @@ from fdkvc.conversations.formats.steps import parts_of_words
 from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.conversations.tools import LISTS, listed_tools
-from fdkvc.core.json_input import JsonObject, objects, optional, parse_within, require
+from fdkvc.core.json_input import (
+    JsonObject,
+    objects,
+    objects_of,
+    of_kind,
+    optional,
+    parse_within,
+    require,
+)
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
 from fdkvc.core.transcripts import (
     USERS,
@@ -182,8 +190,8 @@ def new_calls(calls: Iterable[JsonObject], waiting: dict[str, str]) -> list[Json
     """Return calls without those that were made under their id, and have no result yet."""
     unmade = []
     for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        key, text = call_id(function if isinstance(function, dict) else {}), json.dumps(call)
+        function = of_kind(call, dict).get("function")
+        key, text = call_id(of_kind(function, dict)), json.dumps(call)
         if not key or waiting.get(key) != text:
             unmade.append(call)
         waiting[key] = text
@@ -321,9 +329,8 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 def has_messages(value: Any) -> bool:
     """Whether the first objects of a list are messages, and none of a tree."""
     items = parse_within(value) if isinstance(value, str) else value
-    first = items[:8] if isinstance(items, list) else []
-    objects_of_list = [item for item in first if isinstance(item, dict)]
-    return all(is_message(item) and not field_of(item, PARENTS) for item in objects_of_list)
+    first_objects = objects_of(of_kind(items, list)[:8])
+    return all(is_message(item) and not field_of(item, PARENTS) for item in first_objects)
 
 
 LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK, LangChain)"

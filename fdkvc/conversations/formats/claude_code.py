@@ -17,13 +17,14 @@ from typing import Any
 
 from fdkvc.conversations.formats.agents import (
     Line,
+    Reader,
     Thread,
     agent_format,
     turns_of_answer,
     unread_line,
 )
 from fdkvc.conversations.formats.base import parts_in
-from fdkvc.core.json_input import JsonObject
+from fdkvc.core.json_input import JsonObject, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -89,11 +90,11 @@ class _Agent(Thread):
         return [] if number is None else [number]
 
 
-class _Reader:
+class _Reader(Reader):
     """The conversations of a session, by the key of their agent."""
 
     def __init__(self, unread: Unread) -> None:
-        self.unread = unread
+        super().__init__(unread)
         self.agents = {MAIN: _Agent("session")}
         self.children: dict[str, list[str]] = {}  # uuids by that of their parent
         # By the uuid of a line: the agent, its first message, and the one after its last.
@@ -294,8 +295,7 @@ def _texts_in(value: Any, field: str = "") -> Iterator[str]:
 def _field(owner: JsonObject, name: str, kind: type) -> Any:
     """Return a field, as logs or a stream of events spell it; an empty value if it has none."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    value = owner.get(name, owner.get(snake))
-    return value if type(value) is kind else kind()
+    return of_kind(owner.get(name, owner.get(snake)), kind)
 
 
 def _texts(owner: JsonObject, name: str) -> list[str]:

@@ -6,10 +6,19 @@ are read, as the others repeat items: ``token_count`` has the size of the contex
 were rolled back leave it.
 """
 
-from fdkvc.conversations.formats.agents import Line, Thread, agent_format, call_ids, unread_line
+from collections.abc import Iterable
+
+from fdkvc.conversations.formats.agents import (
+    Line,
+    Reader,
+    Thread,
+    agent_format,
+    call_ids,
+    unread_line,
+)
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
-from fdkvc.core.json_input import JsonObject
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -47,8 +56,7 @@ def _text(message: JsonObject) -> str:
     """Return the text of a message."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = (part.get("text") for part in parts if isinstance(part, dict))
-    return "\n".join(text for text in texts if isinstance(text, str))
+    return "\n".join(of_kind(part.get("text"), str) for part in objects_of(parts))
 
 
 def _key(message: JsonObject) -> tuple[str, str, tuple[str, ...]]:
@@ -57,10 +65,9 @@ def _key(message: JsonObject) -> tuple[str, str, tuple[str, ...]]:
     return str(message.get("role")), _text(message), tuple(filter(None, ids))
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, unread: Unread) -> None:
-        self.unread = unread
-        self.thread = Thread("session")
+        super().__init__(unread)
         self.items: list[Line] = []  # since the last compaction
 
     def read(self, line: JsonObject, place: str) -> None:
@@ -82,13 +89,13 @@ class _Reader:
                 case {"num_turns": int(turns)} if turns > 0:
                     self._roll_back(turns)
         else:
-            named = payload.get("type") if kind == "event_msg" else None
-            suffix = f", {named}" if isinstance(named, str) else ""
+            named = of_kind(payload.get("type"), str) if kind == "event_msg" else ""
+            suffix = f", {named}" if named else ""
             self.unread.add(unread_line(f"{kind}{suffix}", is_silent=kind in SILENT))
 
-    def end(self) -> list[Thread]:
+    def end(self) -> Iterable[Thread]:
         self.flush()
-        return [self.thread]
+        return super().end()
 
     def flush(self) -> None:
         """Add the items so far to the conversation."""
@@ -110,8 +117,7 @@ class _Reader:
         self.thread.leave(leaving, self.unread)
 
     def _compact(self, payload: JsonObject, place: str) -> None:
-        thread, message = self.thread, payload.get("message")
-        message = message if isinstance(message, str) else ""
+        thread, message = self.thread, of_kind(payload.get("message"), str)
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
         stays: list[int] = []
@@ -119,7 +125,7 @@ class _Reader:
         note = ""
         # 1. What is in the new context: messages from the one before stay, others are the summary.
         if isinstance(history, list):
-            history_items = [(item, place) for item in history if isinstance(item, dict)]
+            history_items = [(item, place) for item in objects_of(history)]
             if any("compaction" in str(item.get("type")) for item, _ in history_items):
                 note = "Its summary is encrypted, so no value can be looked for in it."
             for spoken, _ in turns_of_items(history_items, self.unread, of_log=True):

@@ -5,11 +5,19 @@ word for word, and what came after ``session.compaction_start``, as the agent wo
 Events with an ``agentId`` belong to a subagent.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
+from fdkvc.conversations.formats.agents import (
+    Reader,
+    Thread,
+    agent_format,
+    summary_of,
+    unread_line,
+    whole_number,
+)
 from fdkvc.conversations.formats.base import parts_in
-from fdkvc.core.json_input import JsonObject
+from fdkvc.core.json_input import JsonObject, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -26,14 +34,14 @@ def is_line(value: JsonObject) -> bool:
     return value.get("type") in kinds and isinstance(value.get("data"), dict)
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, unread: Unread) -> None:
-        self.unread = unread
-        self.threads = {"": Thread("session")}
+        super().__init__(unread)
+        self.threads = {"": self.thread}
         self.starts: dict[str, int] = {}  # messages before a compaction began, by thread
 
     def read(self, line: JsonObject, place: str) -> None:
-        data = line["data"] if isinstance(line.get("data"), dict) else {}
+        data = of_kind(line.get("data"), dict)
         key = str(line.get("agentId") or data.get("parentToolCallId") or "")
         if key not in self.threads:
             self.threads[key] = Thread(f"subagent {clean_name(key)}")
@@ -65,33 +73,25 @@ class _Reader:
                 is_silent = not str(kind).endswith(SPOKEN)
                 self.unread.add(unread_line(str(kind), is_silent=is_silent))
 
-    def end(self) -> list[Thread]:
-        return [*self.threads.values()]
+    def end(self) -> Iterable[Thread]:
+        return self.threads.values()
 
     def _prompt(self, thread: Thread, text: str, place: str) -> None:
         """Add a system prompt in place of the one before, which may be written again."""
         message = {"role": "system", "content": text, "tool_calls": []}
-        prompts = [
-            index for index in thread.context if thread.messages[index][0]["role"] == "system"
-        ]
+        prompts = thread.said_by("system")
         if not any(thread.messages[index][0] == message for index in prompts):
             thread.context[:] = [index for index in thread.context if index not in prompts]
             thread.add(message, place)
 
     def _compact(self, thread: Thread, start: int, data: JsonObject, place: str) -> None:
-        said = {
-            index
-            for index in thread.context
-            if thread.messages[index][0].get("role") in ("system", "user")
-        }
-        new = {index for index in thread.context if index >= start}
-        sizes = [data.get(f"{name}CompactionTokens") for name in ("pre", "post")]
-        earlier, later = (size if isinstance(size, int) else None for size in sizes)
+        word_for_word = {*thread.said_by("system", "user")} - thread.summaries
+        sizes = [whole_number(data.get(f"{name}CompactionTokens")) for name in ("pre", "post")]
         thread.compact(
             place,
             summary_of(data.get("summaryContent")),
-            said - thread.summaries | new,
-            (earlier, later),
+            word_for_word.union(thread.since(start)),
+            (sizes[0], sizes[1]),
             trigger="manual" if data.get("trigger") == "manual" else "auto",
         )
 

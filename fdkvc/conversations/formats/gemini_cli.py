@@ -5,13 +5,13 @@ are not among them, the new ones are the summary, and without one nothing was co
 that are one object have no compactions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fdkvc.conversations.formats.agents import Thread, agent_format, turns_of_answer, unread_line
+from fdkvc.conversations.formats.agents import Reader, agent_format, turns_of_answer, unread_line
 from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.parts import call_id
-from fdkvc.core.json_input import JsonObject
+from fdkvc.core.json_input import JsonObject, objects_of
 from fdkvc.core.unread import Unread
 
 SESSION_CONTEXT = "<session_context>"
@@ -26,10 +26,9 @@ def is_line(value: JsonObject) -> bool:
     return value.keys() >= {"projectHash", "sessionId"} and "messages" not in value
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, unread: Unread) -> None:
-        self.unread = unread
-        self.thread = Thread("session")
+        super().__init__(unread)
         self.numbers: dict[str, list[int]] = {}  # of the messages of each record, by its id
         self.results = set[str]()  # the ids of calls whose results were added
 
@@ -37,18 +36,14 @@ class _Reader:
         match line:
             case {"$rewindTo": str(key)}:
                 first = min(self.numbers.get(key, [0]), default=0)
-                leaving = {index for index in self.thread.context if index >= first}
-                self.thread.leave(leaving, self.unread)
+                self.thread.leave({*self.thread.since(first)}, self.unread)
             case {"$set": {"messages": list(rows)}}:
-                self._replace([row for row in rows if isinstance(row, dict)], place)
+                self._replace(objects_of(rows), place)
             case {"id": str(key), "type": "user" | "gemini"}:
                 self._say(key, line, place)
             case _:
                 kind = line.get("type")
                 self.unread.add(unread_line(str(kind), is_silent=kind is None))
-
-    def end(self) -> list[Thread]:
-        return [self.thread]
 
     def _say(self, key: str, line: JsonObject, place: str) -> None:
         """Add a record, or what it has more than when it was written before."""
@@ -78,7 +73,7 @@ class _Reader:
                 yield {**turn, "is_error": key in failed}
             self.results |= {key} if key else set()
 
-    def _replace(self, rows: list[JsonObject], place: str) -> None:
+    def _replace(self, rows: Sequence[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
         stays = {index for row in rows for index in self.numbers.get(str(row.get("id")), ())}
         gone = {*self.thread.context} - stays

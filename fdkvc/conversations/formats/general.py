@@ -33,7 +33,7 @@ from fdkvc.conversations.formats.parts import is_call_field
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import JsonObject, parse_within
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind, parse_within
 from fdkvc.core.limits import MAX_DIALOGS, MAX_PLACES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
@@ -156,8 +156,7 @@ class Reading:
                 unread.fields(item, (question, answered))
                 continue
             role = speaker_of(item, self.speaker)
-            swipes = item.get(SWIPES[0])
-            unread.add(OTHER_BRANCH, len(swipes) - 1 if isinstance(swipes, list) and swipes else 0)
+            unread.add(OTHER_BRANCH, len(of_kind(item.get(SWIPES[0]), list)[1:]))
             item = restated(item, *SWIPES)
             word_fields = {self.words, "content", *WORDS, *filter(is_call_field, item)}
             if role and word_fields.isdisjoint(item):
@@ -217,7 +216,7 @@ def _seems(value: Any) -> str:
     """Say what a file seems to be, by its first object."""
     first = value[0] if isinstance(value, list) and value else value
     place = "the file" if first is value else "dialog 0"
-    return seems_to_be(place, first if isinstance(first, dict) else {})
+    return seems_to_be(place, of_kind(first, dict))
 
 
 def _dialog(
@@ -277,10 +276,8 @@ def _flat(message: JsonObject, parent: str, numbers: Iterator[int]) -> Iterator[
     """Yield a message and its replies, which name their parents; the first reply comes last."""
     key = str(next(numbers))
     yield restated(message, "replies", id=key, parent_id=parent)
-    replies = message.get("replies")
-    for reply in reversed(replies if isinstance(replies, list) else []):
-        if isinstance(reply, dict):
-            yield from _flat(reply, key, numbers)
+    for reply in reversed(objects_of(message.get("replies"))):
+        yield from _flat(reply, key, numbers)
 
 
 def _attributes(values: list[Any]) -> dict[str, Any]:
@@ -321,9 +318,7 @@ def field_at(item: JsonObject, path: str) -> Any:
     """Return the value of a field, or of a field of a field."""
     name, _, inside = path.partition("/")
     child = item.get(name)
-    if inside:
-        return child.get(inside) if isinstance(child, dict) else None
-    return child
+    return of_kind(child, dict).get(inside) if inside else child
 
 
 def speaker_of(item: JsonObject, path: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from fdkvc.conversations.formats.base import restated
 from fdkvc.conversations.formats.calls import blocks
 from fdkvc.conversations.formats.parts import KINDS
-from fdkvc.core.json_input import JsonObject, check_object, optional, require
+from fdkvc.core.json_input import JsonObject, check_object, objects_of, of_kind, optional, require
 from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
 from fdkvc.core.unread import Unread, bare, is_thinking
 
@@ -187,8 +187,8 @@ def parts_of_content(
 
 def _is_items(value: Any) -> bool:
     """Whether a value is a list of typed items, such as calls and their outputs."""
-    items = value if isinstance(value, list) else []
-    return bool(items) and all(isinstance(item, dict) and "type" in item for item in items)
+    items = of_kind(value, list)
+    return bool(items) and all("type" in of_kind(item, dict) for item in items)
 
 
 def _count_beside(message: dict[str, Any], parts: Any, unread: Unread) -> None:
@@ -209,7 +209,6 @@ def without_details(words: str) -> str:
 
 def texts_in(parts: Any) -> Iterator[str]:
     """Yield the texts of parts, and of the parts in them."""
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            yield str(part.get("text", ""))
-            yield from texts_in(part.get("content"))
+    for part in objects_of(parts):
+        yield str(part.get("text", ""))
+        yield from texts_in(part.get("content"))

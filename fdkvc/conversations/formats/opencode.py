@@ -6,19 +6,25 @@ Results whose ``state.time.compacted`` is set were cleared at that time.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 from fdkvc.conversations.formats.agents import (
     BOOKKEEPING,
     Line,
-    Thread,
+    Reader,
     log_format,
     summary_of,
 )
-from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.messages import texts_in
-from fdkvc.core.json_input import JsonObject, check_structure, parse_json, require
+from fdkvc.core.json_input import (
+    JsonObject,
+    check_structure,
+    objects_of,
+    of_kind,
+    parse_json,
+    require,
+)
 from fdkvc.core.limits import MAX_SAMPLED_CHARACTERS
 from fdkvc.core.unread import Unread
 
@@ -36,8 +42,7 @@ def _messages(text: str, unread: Unread) -> Iterator[Line]:
     value = parse_json(text)
     owner = value if isinstance(value, dict) else {"messages": value}
     rows = require(owner, "messages", list, "the file")
-    header = owner.get("info")
-    folder = header.get("directory") if isinstance(header, dict) else None
+    folder = of_kind(owner.get("info"), dict).get("directory")
     for number, row in enumerate(rows, start=1):
         time: float = 0
         match row:
@@ -49,17 +54,15 @@ def _messages(text: str, unread: Unread) -> Iterator[Line]:
             unread.add(f"message {number}, which is not an object")
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, unread: Unread) -> None:
-        self.unread = unread
-        self.thread = Thread("session")
+        super().__init__(unread)
         self.firsts: dict[str, int] = {}  # the first message of each line, by its id
         self.requests: dict[str, JsonObject] = {}  # for a summary, by the id of the line
         self.clearings = list[tuple[float, str]]()  # of a call's result, a heap by time
 
     def read(self, line: JsonObject, place: str) -> None:
-        info, parts = line.get("info"), [*parts_in([line], "parts")]
-        info = info if isinstance(info, dict) else {}
+        info, parts = of_kind(line.get("info"), dict), objects_of(line.get("parts"))
         due = set[str]()
         while self.clearings and self.clearings[0][0] <= line["timestamp"]:
             due.add(heappop(self.clearings)[1])
@@ -75,10 +78,7 @@ class _Reader:
         else:
             self._say(info, parts, place)
 
-    def end(self) -> list[Thread]:
-        return [self.thread]
-
-    def _say(self, info: JsonObject, parts: list[JsonObject], place: str) -> None:
+    def _say(self, info: JsonObject, parts: Sequence[JsonObject], place: str) -> None:
         self.thread.say({"role": info.get("role"), "content": parts}, place, self.unread)
         for part in parts:
             match part:
@@ -88,7 +88,7 @@ class _Reader:
             case {"input": int(new), "output": int(out), "cache": {"read": int(read)}}:
                 self.thread.use(new + out + read)
 
-    def _compact(self, info: JsonObject, parts: list[JsonObject], place: str) -> None:
+    def _compact(self, info: JsonObject, parts: Sequence[JsonObject], place: str) -> None:
         if info.get("error") or not info.get("finish"):
             self.unread.add(BOOKKEEPING)
             return
@@ -97,7 +97,7 @@ class _Reader:
         self.thread.compact(
             place,
             summary_of("\n".join(texts_in(parts))),
-            [index for index in self.thread.context if index >= first],
+            self.thread.since(first),
             trigger=TRIGGERS.get(str(request.get("auto")), ""),
         )
 

@@ -8,7 +8,13 @@ leaves the context.
 
 from itertools import chain
 
-from fdkvc.conversations.formats.agents import Thread, agent_format, summary_of, unread_line
+from fdkvc.conversations.formats.agents import (
+    Reader,
+    agent_format,
+    summary_of,
+    unread_line,
+    whole_number,
+)
 from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.json_input import JsonObject
 from fdkvc.core.unread import Unread
@@ -24,10 +30,9 @@ def is_line(value: JsonObject) -> bool:
     return is_entry and isinstance(message, dict) and "role" in message
 
 
-class _Reader:
+class _Reader(Reader):
     def __init__(self, unread: Unread) -> None:
-        self.unread = unread
-        self.thread = Thread("session")
+        super().__init__(unread)
         self.parents: dict[str, str] = {}
         self.messages: dict[str, range] = {}  # of each entry
         self.lines: list[int] = []  # the number of messages before each line
@@ -56,9 +61,6 @@ class _Reader:
         self.parents[key], self.last = parent, key
         self.messages[key] = range(begin, len(self.thread.messages))
 
-    def end(self) -> list[Thread]:
-        return [self.thread]
-
     def _say(self, message: JsonObject, place: str) -> None:
         """Add a message, or a command of the user's own with its output."""
         match message:
@@ -81,19 +83,14 @@ class _Reader:
         self.thread.leave({*chain.from_iterable(left_ranges)}, self.unread)
 
     def _compact(self, line: JsonObject, place: str) -> None:
-        thread, first = self.thread, None
+        stays = list[int]()
         match line:
             case {"firstKeptEntryId": str(key)} if key in self.messages:
-                first = self.messages[key].start
+                stays = self.thread.since(self.messages[key].start)
             case {"firstKeptEntryIndex": int(number)} if 0 <= number < len(self.lines):
-                first = self.lines[number]
-        tokens = line.get("tokensBefore")
-        thread.compact(
-            place,
-            summary_of(line.get("summary")),
-            [index for index in thread.context if first is not None and index >= first],
-            (tokens if isinstance(tokens, int) else None, None),
-        )
+                stays = self.thread.since(self.lines[number])
+        sizes = whole_number(line.get("tokensBefore")), None
+        self.thread.compact(place, summary_of(line.get("summary")), stays, sizes)
 
 
 FORMAT = agent_format("pi", "sessions of pi", is_line, _Reader)

@@ -16,7 +16,7 @@ from fdkvc.conversations.formats.chat import (
     prompts_beside,
     with_system,
 )
-from fdkvc.core.json_input import JsonObject, check_object, objects, optional, require
+from fdkvc.core.json_input import JsonObject, check_object, objects, objects_of, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -54,8 +54,7 @@ def _turns(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
 def _is_row(value: JsonObject) -> bool:
     """Whether a conversation has messages, none of them with the calls of ToolTalk."""
     turns = value["conversation"]
-    objects_of_list = turns if isinstance(turns, list) else []
-    has_calls = any("apis" in turn for turn in objects_of_list if isinstance(turn, dict))
+    has_calls = any("apis" in turn for turn in objects_of(turns))
     return has_messages(turns) and not has_calls
 
 

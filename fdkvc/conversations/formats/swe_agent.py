@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import JsonObject, objects, objects_of, of_kind, optional, require
 from fdkvc.core.unread import Unread
 
 ACTION = "arguments of an action in the assistant's words"
@@ -56,9 +56,8 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
 
 def recognizes(value: JsonObject) -> bool:
     """Whether there is a trajectory, or the history has messages of an agent."""
-    history = value["history"]
-    first = history[0] if isinstance(history, list) and history else None
-    return "trajectory" in value or (isinstance(first, dict) and "role" in first)
+    first_messages = objects_of(of_kind(value["history"], list)[:1])
+    return "trajectory" in value or any("role" in message for message in first_messages)
 
 
 FORMAT = replace(
