@@ -11,8 +11,7 @@ import json
 import lzma
 import re
 import zipfile
-from codecs import getincrementaldecoder
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
@@ -48,15 +47,6 @@ _KINDS = {
 
 # Methods of ZIP that unpack in bounded memory; LZMA does not.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
-
-_ENCODINGS = {
-    "GB18030": "gb18030",
-    "Big5": "big5",
-    "Shift JIS": "shift_jis",
-    "EUC-JP": "euc_jp",
-    "EUC-KR": "cp949",
-}
-"""Other encodings, in which a character has two bytes."""
 
 
 def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
@@ -147,7 +137,7 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
 
 
 def decoded(content: bytes) -> str:
-    """Return the text of a file. Raises a ValueError with the line and the likely encoding."""
+    """Return the text of a file. Raises a ValueError with the line that cannot be decoded."""
     encoding = _unicode_of(content)
     try:
         text = content.decode("utf-8-sig" if encoding.startswith("utf-8") else encoding)
@@ -156,9 +146,7 @@ def decoded(content: bytes) -> str:
             begun = f"the file begins as {encoding.upper()} text"
             raise ValueError(f"{begun}, but goes on otherwise") from None
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"line {line} of the file is not UTF-8 text: {_other(content)}; save it as UTF-8"
-        ) from None
+        raise ValueError(f"line {line} of the file is not UTF-8 text: save it as UTF-8") from None
     # This encoding has bytes of ASCII alone, so it decodes as UTF-8, to nonsense.
     if re.match(r"[^\x1b]*\x1b\$[@B]", text):
         raise ValueError("the file is ISO-2022-JP text, which is not read: save it as UTF-8")
@@ -178,18 +166,3 @@ def _unicode_of(content: bytes) -> str:
     if odd > 0.75:
         return "utf-16-le"
     return "utf-16-be" if odd < 0.25 and zeros else "utf-8"
-
-
-def _other(content: bytes) -> str:
-    """Say which encoding a file may have that is not UTF-8."""
-    start = len(re.match(rb"[\0-\x7f]*", content)[0])  # type: ignore[index]
-    sample = content[start : start + MAX_SAMPLED_BYTES]
-    # Letters with accents stand alone; Asian characters are two bytes, often side by side.
-    if not re.search(rb"[\x80-\xff]{2}", sample):
-        return "it may be Windows-1252"
-    fits = []
-    for name, encoding in _ENCODINGS.items():
-        with suppress(UnicodeDecodeError):
-            getincrementaldecoder(encoding)().decode(sample)  # which may end within a character
-            fits.append(name)
-    return f"it may be {' or '.join([*fits, 'an encoding with a byte for each letter'])}"

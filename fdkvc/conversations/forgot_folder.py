@@ -55,6 +55,10 @@ class ProjectLosses:
         self.rules += sum(not rule.stands for rule in result.rules)
 
 
+SUMMED = ("sessions", "compactions", "needed", "returned", "tokens_again", "rules", "lost")
+"""Attributes whose sums are those of several projects."""
+
+
 @dataclass(frozen=True)
 class FolderLosses:
     """What the sessions of a folder forgot."""
@@ -69,13 +73,8 @@ class FolderLosses:
         """Return all projects together."""
         total = ProjectLosses("all")
         for row in self.projects:
-            total.sessions += row.sessions
-            total.compactions += row.compactions
-            total.needed += row.needed
-            total.returned += row.returned
-            total.tokens_again += row.tokens_again
-            total.rules += row.rules
-            total.lost += row.lost
+            for name in SUMMED:
+                setattr(total, name, getattr(total, name) + getattr(row, name))
         return total
 
 
@@ -138,16 +137,8 @@ def folder_text(losses: FolderLosses, words: bool = True) -> str:
 
 def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
     """Return the table of projects; without `words`, they are numbered."""
-    heads = [
-        "project",
-        "sessions",
-        "compactions",
-        "lost",
-        "back",
-        *KIND_PLURALS.values(),
-        "read again",
-    ]
-    heads.append("rules")
+    kinds = KIND_PLURALS.values()
+    heads = ["project", "sessions", "compactions", "lost", "back", *kinds, "read again", "rules"]
     rows = [[*map(str, row)] for row in _cells(losses, words)]
     return Grid(heads, rows)
 

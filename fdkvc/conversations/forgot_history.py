@@ -230,8 +230,8 @@ class History:
             by_context: dict[int, list[_Use]] = {}
             for use in rows:
                 context = _last_before(spans, use.context)
-                is_given = use.in_code and self._is_new(use, places)
-                if context >= 0 and not is_given:
+                new_places = self._new_places(use.row.message, use.context, places)
+                if context >= 0 and not (use.in_code and new_places):
                     by_context.setdefault(context, []).append(use)
                     self._needing[use.context].add((use.row.message, use.row.number))
             for context, context_uses in by_context.items():
@@ -260,11 +260,11 @@ class History:
                     yield Failure(row.message, thing.value, _last_before(namesakes, context) >= 0)
                     break
 
-    def _is_new(self, use: _Use, places: Sequence[Place]) -> bool:
-        """Whether a thing stands in a message after the compaction, and before a call."""
-        new = self._new_messages(use.context)
-        first, end = (bisect_left(places, (bound,)) for bound in (new[0], use.row.message))
-        return first < end
+    def _new_places(self, message: int, context: int, places: Sequence[Place]) -> Sequence[Place]:
+        """Return the places of a thing in messages after a compaction, and before a call."""
+        bounds = self._new_messages(context)[0], message
+        first, end = (bisect_left(places, (bound,)) for bound in bounds)
+        return places[first:end]
 
     def _is_call(self, place: Place) -> bool:
         return span_kind(self.session.messages[place.message], place.start) == "call"
@@ -293,9 +293,7 @@ class History:
 
     def _giver(self, message: int, context: int, places: Sequence[Place]) -> int:
         """Return the last message before a call that gave it a thing again, −1 if none did."""
-        new = self._new_messages(context)
-        first, end = (bisect_left(places, (bound,)) for bound in (new[0], message))
-        for place in reversed(places[first:end]):
+        for place in reversed(self._new_places(message, context, places)):
             is_agent = span_kind(self.session.messages[place.message]) in AGENT
             if not is_agent and self._within([place], context):
                 return place.message

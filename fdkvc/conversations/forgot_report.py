@@ -74,9 +74,7 @@ def sentence(result: Forgot) -> str:
     fitted = recorded or max(result.ways, key=lambda fitted: sum(fitted.holds))
     total = len(fitted.holds)
     if not total:
-        return "No later call needed a value from the text before. " + redone_sentence(
-            result, fitted
-        )
+        return f"No later call needed a value from the text before. {redone_sentence(fitted)}"
     subject = f"“{fitted.label}”"
     if recorded is not None:
         subject = WHAT_STAYED if fitted.label == NO_SUMMARY else STAYED[result.compaction.kind]
@@ -86,8 +84,8 @@ def sentence(result: Forgot) -> str:
         f"{subject} {would}held {sum(fitted.holds):,} of {values} that later calls needed."
     ]
     if recorded is not None:
-        sentences += [returned_sentence(result, fitted)]
-    sentences += [redone_sentence(result, fitted)]
+        sentences.append(returned_sentence(result))
+    sentences.append(redone_sentence(fitted))
     if recorded is not None and len(result.ways) > 1:
         best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
         better_way = (
@@ -99,9 +97,9 @@ def sentence(result: Forgot) -> str:
     return " ".join(filter(None, sentences))
 
 
-def returned_sentence(result: Forgot, fitted: Fitted) -> str:
-    """Say how many of the values that a way does not hold came back before they were used."""
-    lost = [need for need, is_held in zip(result.needs, fitted.holds, strict=True) if not is_held]
+def returned_sentence(result: Forgot) -> str:
+    """Say how many of the values that had left came back before they were used."""
+    lost = result.lost()
     if not lost:
         return ""
     returned = sum(need.giver >= 0 for need in lost)
@@ -114,7 +112,7 @@ def returned_sentence(result: Forgot, fitted: Fitted) -> str:
     return f"{words}: {returned:,} read or said again before use, {unseen:,} used without that."
 
 
-def redone_sentence(result: Forgot, fitted: Fitted) -> str:
+def redone_sentence(fitted: Fitted) -> str:
     """Say which lines of results came back after a compaction."""
     redone = fitted.redone
     if not redone.lines:
@@ -238,39 +236,31 @@ def instruction(result: Forgot) -> str:
 
 def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     """Return the table of ways."""
-    rows = []
-    for fitted in result.ways:
-        holds = f"{sum(fitted.holds):,} of {len(fitted.holds):,}"
-        redone = f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})"
-        numbers = [
-            f"{fitted.tokens:,}",
-            holds,
-            redone,
-            f"{fitted.read_again:,}",
-            paid(fitted, prices),
-        ]
-        read = [] if fitted.reading is None else [fitted.reading.cell]
-        rows.append([fitted.label, *numbers, *read, fitted.policy])
-    heads = [
-        "way",
-        "tokens",
-        "held",
-        "redone",
-        "read again",
-        "paid",
-        RIGHT_AND_LIKELY,
-        "policy",
-    ]
-    if rows and len(rows[0]) < len(heads):
-        heads.remove(RIGHT_AND_LIKELY)
-    return Grid(heads, rows)
+    rows = [_way_cells(fitted, prices) for fitted in result.ways]
+    return Grid([*rows[0]] if rows else [], [[*row.values()] for row in rows])
+
+
+def _way_cells(fitted: Fitted, prices: Prices) -> dict[str, str]:
+    """Return the cells of a way by their headings."""
+    reading = fitted.reading
+    return {
+        "way": fitted.label,
+        "tokens": f"{fitted.tokens:,}",
+        "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
+        "redone": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
+        "read again": f"{fitted.read_again:,}",
+        "paid": paid(fitted, prices),
+        **({} if reading is None else {RIGHT_AND_LIKELY: reading.cell}),
+        "policy": fitted.policy,
+    }
 
 
 def paid(fitted: Fitted, prices: Prices) -> str:
     """Return after how many requests a way had paid, "" where it is not the text that changes."""
     if fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
-    return f"{fitted.rewrite.paid_after(prices):,}" if fitted.rewrite.paid_after(prices) else "no"
+    requests = fitted.rewrite.paid_after(prices)
+    return f"{requests:,}" if requests else "no"
 
 
 def given_by(need: Need) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,29 @@ def wordings_of(value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(wordings))
 
 
+class _Searched(NamedTuple):
+    """A text in the form in which it is searched."""
+
+    text: str
+    symbols: list[str]
+    starts: list[int]
+    """Where each symbol begins, and the end of the text."""
+    escapes: tuple[list[int], list[int]]
+    """See `_read_letters`."""
+
+    @classmethod
+    def of(cls, text: str) -> "_Searched":
+        """Return a text without moving a character, but for JSON's escapes."""
+        read, escapes = _read_letters(text)
+        searched = _lower(plain(read))
+        symbols = _symbols(searched)
+        return cls(searched, symbols, [*accumulate(map(len, symbols), initial=0)], escapes)
+
+
+def _symbols(text: str) -> list[str]:
+    return word_pattern(_SYMBOL, is_foreign(text)).findall(text)
+
+
 class MentionFinder:
     """Finds wordings in the turns of a dialog as whole words, ignoring case and kinds of space.
 
@@ -109,13 +133,10 @@ class MentionFinder:
         self._name, self._requests, self._characters, self._most = name, 0, 0, most
         self._most_characters = MAX_DEMAND_CHARACTERS * most // MAX_DEMANDS
         # 1. One text of all turns, normalized without moving a character, but for JSON's escapes.
-        joined = "".join(_BETWEEN_TURNS + text for text in texts)
-        read, self._escapes = _read_letters(joined)
-        self._text = _lower(plain(read))
-        self._foreign = is_foreign(self._text)
-        # 2. Its symbols, where they start, and which of them separate turns.
-        symbols = word_pattern(_SYMBOL, self._foreign).findall(self._text)
-        self._starts = [*accumulate(map(len, symbols), initial=0)]
+        searched = _Searched.of("".join(_BETWEEN_TURNS + text for text in texts))
+        self._text, self._starts, self._escapes = searched.text, searched.starts, searched.escapes
+        self._foreign, symbols = is_foreign(self._text), searched.symbols
+        # 2. Which of its symbols separate turns.
         self._turns = [place for place, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
         # 3. A character for each different symbol, so that a search compares few of them. All runs
         #    of space share one.
@@ -156,10 +177,9 @@ class MentionFinder:
 
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:
         """Yield the latest mentions of a wording among the first symbols."""
-        cut = word_pattern(_SYMBOL, is_foreign(wording)).findall
-        forms = [cut(wording)] if wording else []
+        forms = [_symbols(wording)] if wording else []
         if _ESCAPED.match(wording):  # after a backslash, its first letter is a symbol of its own
-            forms.append([wording[0], *cut(wording[1:])])
+            forms.append([wording[0], *_symbols(wording[1:])])
         for symbols in forms:
             # 1. The wording by the characters of its symbols; one that the dialog lacks ends it.
             spelled = [*map(same_spelling, symbols)]
@@ -267,11 +287,8 @@ class WordingSearch:
 
     def mentions(self, text: str) -> Iterator[tuple[str, int, int]]:
         """Yield each wording in a text, with the start and end of the mention."""
-        read, escapes = _read_letters(text)
-        searched = _lower(plain(read))
+        searched, symbols, starts, escapes = _Searched.of(text)
         foreign = is_foreign(searched)
-        symbols = word_pattern(_SYMBOL, foreign).findall(searched)
-        starts = [*accumulate(map(len, symbols), initial=0)]
         spelled = symbols if searched.isascii() else [*map(same_spelling, symbols)]
         spelled = [" " if symbol.isspace() else symbol for symbol in spelled]
         for index, symbol in enumerate(spelled):
@@ -290,9 +307,7 @@ class WordingSearch:
 
 def _spelled_symbols(wording: str) -> tuple[str, ...]:
     """Return the symbols of a wording in the form in which they are compared."""
-    comparable = _comparable(wording)
-    symbols = word_pattern(_SYMBOL, is_foreign(comparable)).findall(comparable)
-    return tuple(map(same_spelling, symbols))
+    return tuple(map(same_spelling, _symbols(_comparable(wording))))
 
 
 def _with_escapes(place: int, escapes: tuple[list[int], list[int]]) -> int:

@@ -140,9 +140,6 @@ _CODE_NAME = re.compile(
     r"(?<![\w/@-])(?:[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*|[A-Z]+[a-z]\w*[A-Z]\w*)"
     rf"(?!\w|-\w|/\D|\.(?:{SUFFIXES.replace(' ', '|')})\b)"
 )
-_NAME = re.compile(
-    r"(?<![\w./@-])(?:[A-Z]\w*\.)*(?:[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*|[A-Z]+[a-z]\w*[A-Z]\w*)(?!\w|-\w|/\D|\.\w+/)"
-)
 _NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -264,8 +261,7 @@ def _is_thing(text: str) -> bool:
     """Whether a text is one thing as a whole."""
     if re.search(r"[\s*?{}$]", text) or text.lower() in COMMON_FILES:
         return False
-    strong = _STRONG.fullmatch(text)
-    return bool(strong or _LOOSE.fullmatch(text) or _IDENTIFIER.fullmatch(text))
+    return any(pattern.fullmatch(text) for pattern in (_STRONG, _LOOSE, _IDENTIFIER))
 
 
 def _names_in(text: str, is_code: bool = False) -> Iterator[str]:

@@ -195,6 +195,13 @@ def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict
         yield check_object(value, place_of_value), place_of_value
 
 
+def listed_objects(
+    owner: JsonObject, name: str, noun: str, place: str
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the objects of an optional list in a field, as `objects` does."""
+    return objects(optional(owner, name, list, place), noun, place)
+
+
 def check_object(value: Any, place: str) -> dict[str, Any]:
     """Return a value that must be an object."""
     if not isinstance(value, dict):

@@ -20,7 +20,15 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Format, with_calls
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder
-from fdkvc.core.json_input import JsonObject, objects, objects_of, of_kind, optional, require
+from fdkvc.core.json_input import (
+    JsonObject,
+    listed_objects,
+    objects,
+    objects_of,
+    of_kind,
+    optional,
+    require,
+)
 from fdkvc.core.limits import MAX_MENTIONS, MAX_SPANNED_CHARACTERS, MAX_TOPICS, MAX_WORDINGS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import (
@@ -81,9 +89,9 @@ def read_dialogue(value: JsonObject, number: int, calls: bool = False) -> Iterat
     check_turns(place, len(listed))
     for turn, location in objects(listed, "turn", place):
         text = require(turn, "utterance", str, location)
-        annotated = optional(turn, "frames", list, location)
         unread.fields(turn, {"frames", "speaker", "utterance"})
-        frames = [_frame(*frame, text, unread) for frame in objects(annotated, "frame", location)]
+        annotated = listed_objects(turn, "frames", "frame", location)
+        frames = [_frame(*frame, text, unread) for frame in annotated]
         topic = _topic(frames, turns[-1].topic if turns else None)
         called = [frame.call for frame in frames if frame.call is not None] if calls else []
         words = with_calls(clean(text), called)
@@ -224,7 +232,7 @@ def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
     unread.fields(value, {"actions", "service", "service_call", "slots", "state"})
     service = clean_name(require(value, "service", str, place))
     spans, copies = [], {}
-    for slot, location in objects(optional(value, "slots", list, place), "slot", place):
+    for slot, location in listed_objects(value, "slots", "slot", place):
         unread.fields(slot, {"copy_from", "slot", "value"})
         name = clean_name(require(slot, "slot", str, location))
         if slot.get("copy_from") is not None:
@@ -237,7 +245,7 @@ def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
                     f"utterance, which has {len(text)} characters"
                 )
             spans.append((name, start, end))
-    actions = list(objects(optional(value, "actions", list, place), "action", place))
+    actions = [*listed_objects(value, "actions", "action", place)]
     for action, _ in actions:
         unread.fields(action, {"act", "canonical_values", "slot", "values"})
     state = optional(value, "state", dict, place)

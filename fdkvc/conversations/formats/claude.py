@@ -11,7 +11,7 @@ from typing import Any
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, branches, field_of
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import JsonObject, listed_objects, optional, require
 from fdkvc.core.unread import Unread
 
 BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "text")
@@ -38,13 +38,12 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
 def _attached(message: JsonObject, place: str, unread: Unread) -> Iterator[dict[str, Any]]:
     """Yield the texts of a message's attachments, and a part for each file without one."""
     names = set[str]()
-    attachments = optional(message, "attachments", list, place)
-    for attachment, location in objects(attachments, "attachment", place):
+    for attachment, location in listed_objects(message, "attachments", "attachment", place):
         unread.fields(attachment, {"extracted_content", "file_name", "file_type"})
         names.add(str(attachment.get("file_name")))
         text = optional(attachment, "extracted_content", str, location)
         yield {"type": "text", "text": text} if text else {"type": "attachment"}
-    for file, _ in objects(optional(message, "files", list, place), "file", place):
+    for file, _ in listed_objects(message, "files", "file", place):
         unread.fields(file, {"file_name"})
         if str(file.get("file_name")) not in names:
             yield {"type": "file"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import JsonObject, optional, require
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import TooLargeError, clean_name
@@ -76,13 +76,8 @@ def _restated(message: JsonObject, location: str, unread: Unread) -> dict[str, A
     unread.fields(error, {"message", "type"})
     fields: dict[str, Any] = {}
     if error_text := optional(error, "message", str, location):
-        fields["content"] = [
-            error_text,
-            *(content if isinstance(content, list) else [content or ""]),
-        ]
-    if calls := optional(message, "tool_calls", list, location):
-        placed = objects(calls, "call", location)
-        fields["tool_calls"] = [restated(call, "view") for call, _ in placed]
+        parts = content if isinstance(content, list) else [content or ""]
+        fields["content"] = [error_text, *parts]
     return restated(message, "error", "function", "source", **fields)
 
 

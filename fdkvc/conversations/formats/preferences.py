@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Placed
-from fdkvc.conversations.formats.chat import chat_format, messages_of, prompts_beside
+from fdkvc.conversations.formats.chat import chat_format, prompts_beside
 from fdkvc.core.json_input import JsonObject, objects, require
 from fdkvc.core.unread import Unread
 
@@ -63,26 +63,17 @@ def _words(message: JsonObject) -> Any:
 
 def _said(value: JsonObject, name: str, role: str, place: str) -> Iterator[Placed]:
     """Yield the messages of a field: a text, a message, or a list of these."""
-    prompt_value, location = value[name], f"{place}, {name}"
-    if isinstance(prompt_value, dict):
-        prompt_value = [prompt_value]
-    if isinstance(prompt_value, list):
-        yield from (
-            objects(prompt_value, "message", location)
-            if prompt_value
-            else messages_of(value, name, place)
-        )
+    listed, location = value[name], f"{place}, {name}"
+    listed = [listed] if isinstance(listed, dict) else listed
+    if isinstance(listed, list):
+        yield from objects(listed, "message", location)
         return
     text = require(value, name, str, place)
     parts = _SAID.split(text)
-    if len(parts) > 1 and not parts[0].strip():
-        for speaker, words in zip(parts[1::2], parts[2::2], strict=True):
-            yield (
-                {"role": "user" if speaker == "Human" else "assistant", "content": words},
-                location,
-            )
-    else:
-        yield {"role": role, "content": text}, location
+    if len(parts) == 1 or parts[0].strip():
+        parts = ["", role, text]
+    for speaker, words in zip(parts[1::2], parts[2::2], strict=True):
+        yield {"role": speaker.lower(), "content": words}, location
 
 
 FORMAT = chat_format(

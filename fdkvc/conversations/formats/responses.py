@@ -16,7 +16,7 @@ from typing import Any
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, is_prompt, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import JsonObject, listed_objects, of_kind, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 
@@ -52,7 +52,7 @@ def _messages(body: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
         items.append(({"role": "user", "content": body["input"]}, f"{place}, input"))
     elif "input" in body:
         items += messages_of(body, "input", place, "item")
-    items += objects(optional(body, "output", list, place), "item", place)
+    items += listed_objects(body, "output", "item", place)
     yield from turns_of_items(items, unread)
 
 
@@ -60,40 +60,37 @@ def turns_of_items(
     items: Iterable[Placed], unread: Unread, of_log: bool = False
 ) -> Iterator[Placed]:
     """Yield items as chat messages: calls join the assistant's message before them."""
-    turn: dict[str, Any] | None = None  # the assistant's, which calls may still join
-    turn_place = ""  # where it is
+    turn: tuple[dict[str, Any], str] | None = None  # the assistant's, which calls may still join
     for item, location in items:
         kind = "message" if "role" in item else str(item.get("type", "message"))
         if kind == "agent_message":  # what another agent answers
             item = restated(item, "content", output=item.get("content"))
             kind = "agent_message_output"
+        returned = next((item[field] for field in RETURNED if item.get(field)), None)
+        returned = [returned] if "type" in of_kind(returned, dict) else returned
+        message: JsonObject = item
         if kind.endswith("_call"):
-            if turn is None:
-                turn, turn_place = (
-                    {"role": "assistant", "content": None, "tool_calls": []},
-                    location,
-                )
-            turn["tool_calls"].append({"function": _called(item, kind)})
-        elif kind not in ("message", "output") and not kind.endswith("_output"):
+            turn = turn or ({"role": "assistant", "content": None, "tool_calls": []}, location)
+            turn[0]["tool_calls"].append({"function": _called(item, kind)})
+            if kind == "function_call" or returned is None:
+                continue
+            message = {"role": "tool", "content": returned}
+        elif kind == "output" or kind.endswith("_output"):
+            message = restated(item, *RETURNED, role="tool", content=returned)
+        elif kind != "message":
             if of_log or _is_known(kind, item, location):
                 unread.part(kind)
             continue
-        returned = next((item[field] for field in RETURNED if item.get(field)), None)
-        if kind.endswith("_call") and (kind == "function_call" or returned is None):
-            continue
         if turn is not None:
-            yield turn, turn_place
-        turn, turn_place = None, location
-        if kind != "message":
-            content = [returned] if isinstance(returned, dict) and "type" in returned else returned
-            result_fields = {} if kind.endswith("_call") else restated(item, *RETURNED)
-            yield {**result_fields, "role": "tool", "content": content}, location
-        elif item.get("role") == "assistant":
-            turn = {**item, "tool_calls": [*optional(item, "tool_calls", list, location)]}
+            yield turn
+        turn = None
+        if message.get("role") == "assistant":
+            calls = [*optional(message, "tool_calls", list, location)]
+            turn = {**message, "tool_calls": calls}, location
         else:
-            yield item, location
+            yield message, location
     if turn is not None:
-        yield turn, turn_place
+        yield turn
 
 
 def _called(item: JsonObject, kind: str) -> JsonObject:
@@ -101,12 +98,9 @@ def _called(item: JsonObject, kind: str) -> JsonObject:
     if kind == "function_call":
         return item
     field = next((field for field in GIVEN if item.get(field)), "arguments")
-    argument_value = item.get(field, {})
-    arguments = (
-        argument_value
-        if isinstance(argument_value, dict) or field == "arguments"
-        else {field: argument_value}
-    )
+    arguments = item.get(field, {})
+    if field != "arguments" and not isinstance(arguments, dict):
+        arguments = {field: arguments}
     named = {"name": item.get("name", kind.removesuffix("_call")), "arguments": arguments}
     return restated(item, field, *RETURNED, **named)
 

@@ -16,7 +16,14 @@ from fdkvc.conversations.formats.chat import (
     prompts_beside,
     with_system,
 )
-from fdkvc.core.json_input import JsonObject, check_object, objects, objects_of, optional, require
+from fdkvc.core.json_input import (
+    JsonObject,
+    check_object,
+    listed_objects,
+    objects_of,
+    optional,
+    require,
+)
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -106,19 +113,18 @@ def _requests(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
         unread.fields(result, {"metadata"})
         unread.fields(metadata, {"toolCallRounds", "toolCallResults"})
         results = optional(metadata, "toolCallResults", dict, location)
-        rounds = [*objects(optional(metadata, "toolCallRounds", list, location), "round", location)]
         round_words = ""
-        for row, inside in rounds:
+        for row, inside in listed_objects(metadata, "toolCallRounds", "round", location):
             words = optional(row, "response", str, inside)
             round_words += words
             yield restated(row, "response", role="assistant", content=words), inside
-            for call, _ in objects(optional(row, "toolCalls", list, inside), "call", inside):
+            for call, _ in listed_objects(row, "toolCalls", "call", inside):
                 key = str(call.get("id"))
                 if key in results:
                     content = check_object(results[key], f"{inside}: a result").get("content")
                     yield {"role": "tool", "tool_call_id": key, "content": content}, inside
         parts = []
-        for part, _ in objects(optional(request, "response", list, location), "part", location):
+        for part, _ in listed_objects(request, "response", "part", location):
             words = part.get("value")
             if isinstance(words, str) and words.strip() not in round_words:
                 parts.append({"type": "text", "text": words})

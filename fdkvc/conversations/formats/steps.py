@@ -51,7 +51,7 @@ def parts_of_words(text: str, is_assistant: bool) -> list[Part]:
     elif "<|message|>" in (marked := _with_marks(text)):
         return [*_channels(marked)]
     elif '"action_input"' in text and text.lstrip().startswith(("{", "```")):
-        parts = [*map(_acted, _action(text)[0])]
+        parts = [*map(_acted, _action(text))]
     else:
         parts = [*_steps(text)] if "Action" in text else []
     return parts if any(part["type"] != "text" for part in parts) else []
@@ -102,7 +102,7 @@ def _steps(text: str) -> Iterator[Part]:
     acted = ""
     for number, (label, body) in enumerate(zip(labels, bodies, strict=True)):
         has_input = labels[number + 1 : number + 2] == ["Action Input"]
-        calls, words = _action(body) if label == "Action" and not has_input else ([], "")
+        calls, words = _action(body) if label == "Action" and not has_input else [], ""
         if label == "Action" and has_input and len(body.strip().splitlines()) == 1:
             acted = body.strip()
         elif label == "Action Input" and acted:
@@ -118,13 +118,11 @@ def _steps(text: str) -> Iterator[Part]:
             yield _text(words)
 
 
-def _action(body: str) -> tuple[list[Part], str]:
-    """Return the calls of an action without an input of its own, and the words after them."""
-    calls = calls_in(_FENCE.sub("", body.strip()))
+def _action(body: str) -> list[Part]:
+    """Return the calls of an action without an input of its own."""
     named = _BRACKETED.fullmatch(body)
-    if named is not None and not calls:
-        return [{"name": named[1], "arguments": {"input": named[2]}}], ""
-    return [*calls], ""
+    written_call = [{"name": named[1], "arguments": {"input": named[2]}}] if named else []
+    return calls_in(_FENCE.sub("", body.strip())) or [*written_call]
 
 
 def _given(body: str) -> tuple[Any, str]:

@@ -13,7 +13,14 @@ from dataclasses import replace
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import JsonObject, objects, objects_of, of_kind, optional, require
+from fdkvc.core.json_input import (
+    JsonObject,
+    listed_objects,
+    objects_of,
+    of_kind,
+    optional,
+    require,
+)
 from fdkvc.core.unread import Unread
 
 ACTION = "arguments of an action in the assistant's words"
@@ -27,7 +34,7 @@ BOOKKEEPING = ("agent", "cache_control", "is_demo", "message_type", "tags", "too
 
 
 def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
-    for step, _ in objects(optional(value, "trajectory", list, place), "step", place):
+    for step, _ in listed_objects(value, "trajectory", "step", place):
         unread.fields(step, STEP_FIELDS)
     agent, acted = None, False
     for message, location in messages_of(value, "history", place, "message"):

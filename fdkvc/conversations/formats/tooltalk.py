@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import JsonObject, listed_objects, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -33,7 +33,7 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
     if lines:
         yield {"role": "system", "content": "\n".join(lines)}, f"{place}, metadata"
     for turn, location in messages_of(value, "conversation", place):
-        for api, inside in objects(optional(turn, "apis", list, location), "api", location):
+        for api, inside in listed_objects(turn, "apis", "api", location):
             request = require(api, "request", dict, inside)
             unread.fields(api, {"request", "response", "exception"})
             named = {"name": request.get("api_name"), "arguments": request.get("parameters")}
@@ -41,10 +41,8 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
             yield {"role": "assistant", "tool_calls": [{"function": call}]}, inside
             answer = {"response": api.get("response"), "exception": api.get("exception")}
             yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}, inside
-        yield (
-            restated(turn, "apis", "text", content=optional(turn, "text", str, location)),
-            location,
-        )
+        text = optional(turn, "text", str, location)
+        yield restated(turn, "apis", "text", content=text), location
 
 
 FORMAT = chat_format(
