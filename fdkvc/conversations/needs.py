@@ -26,13 +26,9 @@ from typing import NamedTuple
 from fdkvc.conversations.formats.chat import is_demanded, values_in
 from fdkvc.conversations.sessions import MadeCall
 from fdkvc.core.limits import MAX_NAME_CHARACTERS
+from fdkvc.core.words import name_set
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-PACES = _words(
+PACES = name_set(
     "a after b c backoff before bytes chars characters column columns context count cell delay "
     "depth duration end first from head height index interval last length limit line lines "
     "milliseconds ms n num offset page pages per position quality range rate ratio results retries "
@@ -41,44 +37,44 @@ PACES = _words(
 )
 """Words in the names of parameters whose numbers pace or place a call."""
 
-SETTINGS = _words(
+SETTINGS = name_set(
     "action direction effort encoding format kind lang language level method mode operation option "
     "order output permission permissions priority role sandbox scope shell sort stage state status "
     "style subagent type unit units verbosity visibility"
 )
 """Words in the names of parameters whose words are settings."""
 
-CODE = _words("body code content diff input new old patch source string text update")
+CODE = name_set("body code content diff input new old patch source string text update")
 """Words in the names of parameters for files and code that the agent writes."""
 
-PROSE = _words(
+PROSE = name_set(
     "active answer comment form goal instructions message "
     "note notes plan prompt question questions query step subject summary task title todo todos"
 )
 """Words in the names of parameters for sentences that the agent writes."""
 
-UNREAD = _words(
+UNREAD = name_set(
     "cwd description explanation justification old oldstr reason thought workdir working workspace"
 )
 """Words in the names of parameters without a need: the working folder, why a call is made, and what
 an edit replaces."""
 
-NAMES = _words("file filename name path uri url")
+NAMES = name_set("file filename name path uri url")
 """Words in the names of parameters that hold a name nevertheless."""
 
-PATTERNS = _words("glob globs include pattern patterns regex")
+PATTERNS = name_set("glob globs include pattern patterns regex")
 """Words in the names of parameters that are searched for as the words of a search command."""
 
-COMMON_FILES = _words(
+COMMON_FILES = name_set(
     "agents.md cargo.toml claude.md dockerfile go.mod makefile mix.exs mix.lock package.json "
     "pyproject.toml readme.md setup.py tsconfig.json"
 )
 """Names of files that most projects have."""
 
-COMMANDS = _words("bash cmd command commands")
+COMMANDS = name_set("bash cmd command commands")
 """Words in the names of parameters for shell commands."""
 
-QUERIES = _words("query sql statement")
+QUERIES = name_set("query sql statement")
 """Words in the names of parameters for queries, which are read as commands."""
 
 MOST_WORDS = 5
@@ -90,7 +86,7 @@ MIN_NAME = 8
 MIN_PLAIN_NAME = 11
 """The same of one that begins with a capital, such as `PostgreSQL`: many of these are known."""
 
-ROOTS = _words(
+ROOTS = name_set(
     "app apps assets bin build config docs etc examples lib packages pages public scripts src test "
     "tests tools"
 )
@@ -150,13 +146,13 @@ _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [
 _QUERY = re.compile(r"(?i)\b(select|update|delete|insert)\b.*[=*(]")
 _SUBSTITUTE = re.compile(r"s([/|#,]).*\1.*\1\w*")
 
-SEARCHES = _words("ack ag egrep fgrep find git grep rg")
+SEARCHES = name_set("ack ag egrep fgrep find git grep rg")
 """Programs that get patterns, in which identifiers are needs."""
 
-PACED = _words("chmod head kill seq sleep tail timeout")
+PACED = name_set("chmod head kill seq sleep tail timeout")
 """Programs whose plain numbers are no needs."""
 
-MESSAGES = _words("-m --message --title --body")
+MESSAGES = name_set("-m --message --title --body")
 """Flags of texts that the agent writes."""
 
 

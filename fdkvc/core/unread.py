@@ -8,61 +8,24 @@ from typing import Any
 from fdkvc.core.json_input import JsonObject
 from fdkvc.core.limits import MAX_UNREAD_KINDS
 from fdkvc.core.transcripts import clean_name
+from fdkvc.core.words import name_set
 
 THINKING = "thinking"
 """The kind of a model's reasoning, whatever its file calls it."""
 
-THINKING_NAMES = frozenset(
-    (
-        "chainofthought",
-        "cot",
-        "reasoning",
-        "reasoningcontent",
-        "reasoningdetails",
-        "reasoningtext",
-        "redactedthinking",
-        "think",
-        "thinking",
-        "thinkingblocks",
-        "thinkingcontent",
-        "thought",
-        "thoughts",
-    )
+THINKING_NAMES = name_set(
+    "chainofthought cot reasoning reasoningcontent reasoningdetails reasoningtext "
+    "redactedthinking think thinking thinkingblocks thinkingcontent thought thoughts"
 )
 """Names of fields, and types of parts and items, that hold thinking; see `bare`."""
 
 OTHERS = "others"
 """Stands for all kinds beyond `MAX_UNREAD_KINDS`."""
 
-LABELS = frozenset(
-    (
-        "type",
-        "role",
-        "object",
-        "model",
-        "state",
-        "status",
-        "language",
-        "lang",
-        "name",
-        "version",
-        "requestor",
-        "termination_reason",
-        "finish_reason",
-        "stop_reason",
-        "stop_sequence",
-        "format",
-        "split",
-        "url",
-        "created",
-        "created_at",
-        "updated_at",
-        "timestamp",
-        "time",
-        "date",
-        "hash",
-        "signature",
-    )
+LABELS = name_set(
+    "type role object model state status language lang name version requestor termination_reason "
+    "finish_reason stop_reason stop_sequence format split url created created_at updated_at "
+    "timestamp time date hash signature"
 )
 """Fields whose single word is a label and not part of the conversation."""
 

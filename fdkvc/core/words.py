@@ -14,6 +14,16 @@ AS_TYPED = str.maketrans({"−": "-", ",": ""})
 """Translates a written number into one that Python reads."""
 
 
+def name_list(text: str) -> tuple[str, ...]:
+    """Return the names in a text, which spaces separate: a long list reads better so."""
+    return tuple(text.split())
+
+
+def name_set(text: str) -> frozenset[str]:
+    """Return the names in a text, which spaces separate, as a set."""
+    return frozenset(text.split())
+
+
 def minus(text: str) -> str:
     """Replace the hyphen of a formatted number by the minus sign."""
     return text.replace("-", "−")

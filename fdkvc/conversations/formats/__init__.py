@@ -97,15 +97,11 @@ def register(format: Format) -> Format:
     """
     if not isinstance(format, Format):
         raise TypeError(f"{format!r} is not a Format")
-    other_formats = [
-        known_format for known_format in FORMATS.values() if known_format is not format
-    ]
-    if format.key in (known_format.key for known_format in other_formats):
+    if FORMATS.get(format.key, format) is not format:
         raise ValueError(f"format key {format.key!r} is taken: choose another")
-    fields = [
-        known_format.field for known_format in other_formats if known_format.recognizes is None
-    ]
-    if format.field is not None and format.recognizes is None and format.field in fields:
+    others = (row for row in FORMATS.values() if row is not format and row.recognizes is None)
+    fields = {row.field for row in others} - {None}
+    if format.recognizes is None and format.field in fields:
         raise ValueError(f"format field {format.field!r} is taken: choose another")
     FORMATS[format.key] = format
     return format
@@ -273,28 +269,32 @@ def _read_by_shape(
 def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
     """Return the dialogs of a file, and what stands beside them."""
     file_unread = Unread()
-    if isinstance(values, dict):
-        contents = values.get("conversations", [values])
-        if isinstance(contents, dict):
-            contents = _dialogs_by_id(contents)
-        if not isinstance(contents, list):
-            raise ValueError("'conversations' is not a list")
-        is_dialog = values.keys() & {*preferences.ANSWERS} or _are_messages(contents)
-        if not is_dialog and contents == [values] and _format_of(values) is None:
-            names = [*filter(lambda name: _has_dialogs(values[name]), values)]
-            if len(names) == len(values) > 1:
-                contents = _dialogs_by_id(values)
-            else:
-                name = next(iter(names), "")
-                file_unread.fields(values if name else {}, {name})
-                field_value = values.get(name, values)
-                contents = field_value if isinstance(field_value, list) else [field_value]
-        elif not is_dialog:
-            file_unread.fields({} if contents == [values] else values, {"conversations"})
-        values = [values] if is_dialog else contents
-    if _are_messages(values):
-        values = [values]  # one conversation
-    return [*map(_dialog, values)], file_unread
+    listed = _dialogs_of(values, file_unread) if isinstance(values, dict) else values
+    if _are_messages(listed):
+        listed = [listed]  # one conversation
+    return [*map(_dialog, listed)], file_unread
+
+
+def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
+    """Return the dialogs of an object: it is one, or fields have them; count what is beside."""
+    contents = value.get("conversations", [value])
+    if isinstance(contents, dict):
+        contents = _dialogs_by_id(contents)
+    if not isinstance(contents, list):
+        raise ValueError("'conversations' is not a list")
+    if value.keys() & {*preferences.ANSWERS} or _are_messages(contents):
+        return [value]
+    if "conversations" in value:
+        file_unread.fields(value, {"conversations"})
+        return contents
+    names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
+    if len(names) == len(value) > 1:
+        return _dialogs_by_id(value)
+    if not names:
+        return [value]
+    contents = value[names[0]]
+    file_unread.fields(value, names[:1])
+    return contents if isinstance(contents, list) else [contents]
 
 
 def _dialogs_by_id(value: JsonObject) -> list[Any]:

@@ -9,15 +9,16 @@ from typing import Any
 from fdkvc.core.json_input import JsonObject, json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
+from fdkvc.core.words import name_list
 
-METHODS = ("name", "tool", "tool_name", "toolName", "function_name", "action", "function")
-ARGUMENTS = ("arguments", "parameters", "args", "input", "tool_input", "action_input", "kwargs")
+METHODS = name_list("name tool tool_name toolName function_name action function")
+ARGUMENTS = name_list("arguments parameters args input tool_input action_input kwargs")
 """Fields with the name and the arguments of a call; the first that a call has counts."""
 
 UNKNOWN_CALL = "call of an unknown form, which stays text"
 """The note on words that are marked as a call but have no known form."""
 
-_TAGS = ("tool_call", "tool_calls", "function_call", "function_calls", "minimax:tool_call")
+_TAGS = name_list("tool_call tool_calls function_call function_calls minimax:tool_call")
 
 CALL_TAGS = (
     *((f"<{name}>", f"</{name}>") for name in _TAGS),

@@ -60,10 +60,9 @@ from fdkvc.core.transcripts import (
     role_of,
 )
 from fdkvc.core.unread import THINKING, Unread, bare, has_words, is_thinking
+from fdkvc.core.words import name_set
 
-PROMPT_FIELDS = frozenset(
-    ("system", "systemprompt", "systemmessage", "systeminstruction", "systeminstructions")
-)
+PROMPT_FIELDS = name_set("system systemprompt systemmessage systeminstruction systeminstructions")
 """Fields of a system prompt that stands beside the messages, as `bare` writes them."""
 
 COPIED_CALL = "call written again under its id"
@@ -104,6 +103,15 @@ def chat_format(
         yield conversation(value, name or place, [*listed], calls, unread, cluster)
 
     return Format(key, label, ("json", "jsonl"), field, read, recognizes)
+
+
+def run_name(value: JsonObject, key: str, kind: str, number: str) -> tuple[str, str]:
+    """Return the cluster and the name of a run of a task, empty if it does not name the task."""
+    task, run = value.get(key), value.get(number)
+    if not isinstance(task, str | int):
+        return "", ""
+    cluster = clean_name(f"{kind} {task}")
+    return cluster, f"{cluster}, {number} {run}" if isinstance(run, int) else cluster
 
 
 def conversation(

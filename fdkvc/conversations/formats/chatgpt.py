@@ -14,15 +14,16 @@ from fdkvc.conversations.formats.trees import OTHER_BRANCH, branch_to
 from fdkvc.core.json_input import JsonObject, check_object, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
 HIDDEN = "hidden message"
 
-READ = ("author", "current_node", "is_visually_hidden_from_conversation", "mapping", "recipient")
+READ = name_list("author current_node is_visually_hidden_from_conversation mapping recipient")
 """Fields that are read elsewhere."""
 
 _MODEL = ("default_model_slug", "model_slug", "reasoning_status", "resolved_model_slug")
-_STATE = ("channel", "finish_details", "message_type", "moderation_results", "thinking_effort")
-_ORIGIN = ("conversation_origin", "gizmo_type", "metadata", "real_author", "serialization_metadata")
+_STATE = name_list("channel finish_details message_type moderation_results thinking_effort")
+_ORIGIN = name_list("conversation_origin gizmo_type metadata real_author serialization_metadata")
 
 BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 """Fields that are read elsewhere, or hold nobody's words."""

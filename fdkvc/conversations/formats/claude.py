@@ -13,8 +13,9 @@ from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, branches, field_of
 from fdkvc.core.json_input import JsonObject, listed_objects, optional, require
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
-BOOKKEEPING = ("attachments", "chat_messages", "content", "files", "sender", "text")
+BOOKKEEPING = name_list("attachments chat_messages content files sender text")
 """Fields that are read elsewhere, or hold nobody's words."""
 
 

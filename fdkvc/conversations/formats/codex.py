@@ -21,8 +21,9 @@ from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.core.json_input import JsonObject, objects_of, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
-TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+TYPES = name_list("session_meta response_item event_msg turn_context compacted")
 """Types of lines."""
 
 SILENT = ("turn_context", "event_msg")

@@ -38,7 +38,7 @@ from fdkvc.core.limits import MAX_DIALOGS, MAX_PLACES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread, bare, has_words, is_thinking
-from fdkvc.core.words import count
+from fdkvc.core.words import count, name_list, name_set
 
 MIN_COVERED = 0.8
 """Share of a file's words below which a reading is refused."""
@@ -46,24 +46,14 @@ MIN_COVERED = 0.8
 MIN_SPEAKING = 0.6
 """Share of a list's objects that must name a known speaker, and of its words in known fields."""
 
-IS_USER = ("isuser", "iscreatedbyuser", "fromuser", "isfromuser", "ishuman")
+IS_USER = name_list("isuser iscreatedbyuser fromuser isfromuser ishuman")
 """Fields that say whether a message is the user's, as `bare` writes them."""
 
-ASKS = (
-    "user",
-    "human",
-    "prompt",
-    "question",
-    "query",
-    "input",
-    "instruction",
-    "message",
-    "request",
-)
-ANSWERS = ("assistant", "bot", "ai", "model", "response", "answer", "output", "reply", "completion")
+ASKS = name_list("user human prompt question query input instruction message request")
+ANSWERS = name_list("assistant bot ai model response answer output reply completion")
 """Fields of an exchange, as `bare` writes them."""
 
-NOTICES = frozenset(("info", "error", "warning", "notice"))
+NOTICES = name_set("info error warning notice")
 """Types of items that are nobody's words, as `bare` writes them: they are counted."""
 
 SIDES = {

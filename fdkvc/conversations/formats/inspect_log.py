@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
-from fdkvc.conversations.formats.chat import chat_format, messages_of
+from fdkvc.conversations.formats.chat import chat_format, messages_of, run_name
 from fdkvc.core.json_input import JsonObject, optional, require
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import TooLargeError, clean_name
+from fdkvc.core.transcripts import TooLargeError
 from fdkvc.core.unread import Unread
 
 ATTACHED = "attachment://"
@@ -33,10 +33,7 @@ def _read_log(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
 
 
 def _about(value: JsonObject, place: str = "") -> tuple[str, str]:
-    """Return the cluster and the name of a sample, empty if it has no id."""
-    key, epoch = value.get("id"), value.get("epoch")
-    cluster = clean_name(f"sample {key}") if isinstance(key, str | int) else ""
-    return cluster, f"{cluster}, epoch {epoch}" if cluster and isinstance(epoch, int) else cluster
+    return run_name(value, "id", "sample", "epoch")
 
 
 class _Attached:

@@ -11,8 +11,9 @@ from fdkvc.conversations.formats.parts import KINDS
 from fdkvc.core.json_input import JsonObject, check_object, objects_of, of_kind, optional, require
 from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
 from fdkvc.core.unread import Unread, bare, is_thinking
+from fdkvc.core.words import name_list, name_set
 
-CALL_ROLES = frozenset(("functioncall", "functioncalls", "toolcall", "toolcalls", "tooluse"))
+CALL_ROLES = name_set("functioncall functioncalls toolcall toolcalls tooluse")
 """Roles whose words are calls, as `bare` writes them."""
 
 ROLES = {
@@ -28,13 +29,13 @@ NAMED = USERS | ASSISTANTS | {"developer", "tool", "toolresult", "function"}
 MAX_SPEAKER_CHARACTERS = 64
 """Characters of a value that may name a speaker: a longer one is words."""
 
-SPEAKERS = ("role", "from", "sender", "author", "speaker", "type", "kind")
+SPEAKERS = name_list("role from sender author speaker type kind")
 """Fields that may name the speaker; `role` and `from` may have any name."""
 
-WORDS = ("value", "text", "parts", "message", "body")
+WORDS = name_list("value text parts message body")
 """Fields with the words where there is no `content`."""
 
-WRAPPERS = ("message", "data", "kwargs", "info", "author", "additional_kwargs")
+WRAPPERS = name_list("message data kwargs info author additional_kwargs")
 """Fields with an object that has a part of the message."""
 
 INSTRUCTIONS = "user_editable_context"
@@ -51,7 +52,7 @@ THOUGHTS = ("thoughts", "reasoning_recap")
 """Types of content that is thinking, which is counted."""
 
 METADATA = ("response_metadata", "usage_metadata")
-_LABELS = ("id", "model_name", "model_provider", "service_tier", "system_fingerprint")
+_LABELS = name_list("id model_name model_provider service_tier system_fingerprint")
 _REPEATED = ("lc", "tool_call_chunks", "type")
 
 

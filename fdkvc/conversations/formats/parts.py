@@ -17,15 +17,16 @@ from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.calls import ARGUMENTS, METHODS, UNKNOWN_CALL, calls_in
 from fdkvc.core.json_input import JsonObject, check_object, optional, parse_within, require
 from fdkvc.core.unread import Unread, bare, is_thinking
+from fdkvc.core.words import name_list, name_set
 
-CONTENT_FIELDS = frozenset(("content", "refusal", "audio", "tool_calls", "function_call"))
+CONTENT_FIELDS = name_set("content refusal audio tool_calls function_call")
 """Fields of which a message must have at least one."""
 
 MESSAGE_FIELDS = CONTENT_FIELDS | {"role", "topic"}
 """Fields that are read of a message."""
 
-_CALLED = ("tool", "function", "toolcall", "functioncall")
-_RETURNED = ("response", "responses", "result", "results", "output", "outputs")
+_CALLED = name_list("tool function toolcall functioncall")
+_RETURNED = name_list("response responses result results output outputs")
 _RESULTS = (*map("".join, product(_CALLED, _RETURNED)), "codeexecutionresult")
 
 KINDS: Mapping[str, Literal["system", "result"]] = {
@@ -42,9 +43,7 @@ _CALLS = (
 )
 """How types of parts that are calls end, as `bare` writes them; those of results, as `_RESULTS`."""
 
-CALL_FIELDS = frozenset(
-    ("toolcalls", "functioncall", "functioncalls", "tooluses", "toolinvocations", "toolrequests")
-)
+CALL_FIELDS = name_set("toolcalls functioncall functioncalls tooluses toolinvocations toolrequests")
 """Fields of calls beside a message's words, as `bare` writes them."""
 
 TEXTS = {
@@ -53,12 +52,10 @@ TEXTS = {
 }
 """Types of parts that have text, and its field."""
 
-MEDIA = frozenset(("image", "document", "video", "audio"))
+MEDIA = name_set("image document video audio")
 """Fields of Bedrock's parts that are no text."""
 
-SILENT_PARTS = frozenset(
-    ("step-start", "step-finish", "tool-approval-request", "tool-approval-response")
-)
+SILENT_PARTS = name_set("step-start step-finish tool-approval-request tool-approval-response")
 """Types of parts without words."""
 
 _METADATA = ("mediaresolution", "partmetadata", "videometadata")
@@ -66,19 +63,16 @@ _SILENT = (*_METADATA, "cachepoint", "thought", "thoughtsignature")
 """Fields of a part without a type that say nothing by themselves, as `bare` writes them."""
 
 GIVEN = (*ARGUMENTS, "rawInput", "code")
-RETURNED = ("output", "result", "response", "errorText", "error", "toolResult")
+RETURNED = name_list("output result response errorText error toolResult")
 """Fields with what a tool was given and what it returned, the first that has any."""
 
-NAMES = ("type", "toolName", "outcome", "state", "status", "title", "view")
+NAMES = name_list("type toolName outcome state status title view")
 """Fields of calls and results that are nobody's words."""
 
-CALL_IDS = (
-    *("tool_call_id", "tool_use_id", "call_id", "toolCallId", "toolUseId", "callID", "callId"),
-    "id",
-)
+CALL_IDS = name_list("tool_call_id tool_use_id call_id toolCallId toolUseId callID callId id")
 """Fields with the id of a call, in the call and in its result."""
 
-INNER = ("toolInvocation", "function", "custom", "toolCall", "request")
+INNER = name_list("toolInvocation function custom toolCall request")
 """Fields of a call with an object that has its name and arguments."""
 
 

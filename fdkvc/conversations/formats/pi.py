@@ -18,8 +18,9 @@ from fdkvc.conversations.formats.agents import (
 from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.json_input import JsonObject
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
-SILENT = ("label", "model_change", "session", "session_info", "thinking_level_change")
+SILENT = name_list("label model_change session session_info thinking_level_change")
 """Types of entries that are bookkeeping."""
 
 

@@ -14,8 +14,9 @@ from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.chat import chat_format, prompts_beside
 from fdkvc.core.json_input import JsonObject, objects, require
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
-PROMPTS = ("conversations", "messages", "prompt", "question", "query", "instruction", "input")
+PROMPTS = name_list("conversations messages prompt question query instruction input")
 """Fields of a prompt; of texts, all are read."""
 
 ANSWERS = ("chosen", "preferred_output", "completion")

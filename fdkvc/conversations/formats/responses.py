@@ -19,11 +19,12 @@ from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import JsonObject, listed_objects, of_kind, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
+from fdkvc.core.words import name_list
 
 _KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
 """Types of items that are counted and not read."""
 
-GIVEN = ("arguments", "input", "action", "operation", "code", "queries")
+GIVEN = name_list("arguments input action operation code queries")
 RETURNED = ("output", "outputs", "results", "tools")
 """Fields of items with what a tool was given and what it returned, the first that has any."""
 

@@ -22,15 +22,16 @@ from fdkvc.core.json_input import (
     require,
 )
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
 ACTION = "arguments of an action in the assistant's words"
 OTHER_AGENT = "message of another agent"
 
-_WORDS = ("action", "observation", "query", "response", "thought")
+_WORDS = name_list("action observation query response thought")
 STEP_FIELDS = (*_WORDS, "extra_info", "messages", "state")
 """Fields of a trajectory's steps, which the history repeats."""
 
-BOOKKEEPING = ("agent", "cache_control", "is_demo", "message_type", "tags", "tool_call_ids")
+BOOKKEEPING = name_list("agent cache_control is_demo message_type tags tool_call_ids")
 
 
 def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:

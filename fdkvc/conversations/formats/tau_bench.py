@@ -17,9 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
-from fdkvc.conversations.formats.chat import chat_format, messages_of
+from fdkvc.conversations.formats.chat import chat_format, messages_of, run_name
 from fdkvc.core.json_input import JsonObject, objects, optional, require
-from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
 OF_USER = "message between the simulated user and its own tools"
@@ -30,12 +29,7 @@ SPEECH = "message of speech without a transcript"
 
 
 def _about(value: JsonObject, place: str) -> tuple[str, str]:
-    """Return the cluster and the name of a trial, empty if it has no task."""
-    task, trial = value.get("task_id"), value.get("trial")
-    if not isinstance(task, str | int):
-        return "", ""
-    cluster = clean_name(f"task {task}")
-    return cluster, f"{cluster}, trial {trial}" if isinstance(trial, int) else cluster
+    return run_name(value, "task_id", "task", "trial")
 
 
 def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialogs:

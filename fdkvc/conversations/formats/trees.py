@@ -7,12 +7,13 @@ from typing import TypeVar
 from fdkvc.core.json_input import JsonObject
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import bare
+from fdkvc.core.words import name_list
 
 OTHER_BRANCH = "message of another branch"
 
-PARENTS = ("parent", "parentid", "parentuuid", "parentmessageid", "parentmessageuuid")
+PARENTS = name_list("parent parentid parentuuid parentmessageid parentmessageuuid")
 IDS = ("id", "uuid", "messageid")
-LEAVES = ("currentnode", "currentid", "currentleafmessageuuid", "currentmessageid")
+LEAVES = name_list("currentnode currentid currentleafmessageuuid currentmessageid")
 """Fields of a message's parent, of its id, and of a tree's last message, as `bare` writes them."""
 
 Message = TypeVar("Message")
