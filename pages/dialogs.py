@@ -1,4 +1,4 @@
-"""Dialogs: real conversations, and what each cache still holds of them, turn by turn."""
+"""Dialogs: what real conversations lose, what to set, and each loss in the transcript."""
 
 import streamlit as st
 
@@ -9,15 +9,15 @@ from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.variants import choose_policies
 from fdkvc.verdict.page import choices, transcript
-from fdkvc.verdict.page.evidence import show_evidence, show_headline
+from fdkvc.verdict.page.headline import show_headline
 from fdkvc.verdict.page.verdict import show_verdict
 
 PAGE = "dialogs"
 
 with page(
     PAGE,
-    "Real dialogs, including your own: see which words each policy has evicted from the "
-    "model's cache, and what needed them later.",
+    "What do your conversations lose at today's limit, and what should you set? Then see each loss "
+    "in the transcript.",
     adopt=choices.adopt_link,
     staged=True,
 ) as shown:
@@ -30,12 +30,11 @@ with page(
         policies = choose_policies(PAGE, choices.POLICIES, MAX_LANES)
         metrics = sidebar.choose_metrics(PAGE)
 
-    if not chosen.file.is_log:  # a session has its own card
-        with card:
-            setting_known = show_verdict(PAGE, chosen, policies)
-        if not setting_known:
-            place.empty()
-            st.stop()
+    with card:
+        setting_known = show_verdict(PAGE, chosen.file)
+    if not setting_known:
+        place.empty()
+        st.stop()
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)
     except ValueError as error:
@@ -49,7 +48,5 @@ with page(
 
     with st.container(key="headline"):
         show_headline(PAGE, recording, lane)
-    transcript.show_source(recording)
+    transcript.show_source(recording, lanes)
     transcript.show_view(PAGE, view, recording, lanes, lane, controls)
-    with st.expander("What later turns need, and which policies held it"):
-        show_evidence(PAGE, recording, lanes)

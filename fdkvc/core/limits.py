@@ -81,7 +81,6 @@ MAX_EXPLAINED_ENTRIES = 2000  # of one view, explained in full: about 2 ms and 2
 
 # Pages: what one view shows and one session computes
 MAX_UPLOAD_MEGABYTES = 50  # of a file of dialogs as text
-MAX_CONFIG_MEGABYTES = 1  # of a model's config.json
 MAX_READ_MEGABYTES = 256  # of a model's vectors of the dialogs that it read
 MAX_RUNNING_JOBS = 2  # simultaneous runs of the pages; others wait
 MAX_ENDED_JOBS = 20  # failed or cancelled jobs that are kept, to report why
@@ -94,7 +93,6 @@ MAX_MEASURED_CHARACTERS = 4_000_000  # of all measured dialogs
 MAX_RECORDED_ENTRIES = 200_000  # of a shown dialog; a longer one is recomputed turn by turn
 MAX_KEPT_ENTRIES = 2**24  # cached after the turns of a long dialog: 67 MB
 MAX_SHOWN_BUDGET = 8192  # of a real dialog
-MAX_SHOWN_HEADS = 32  # of a layer
 MAX_JOINT_ENTRIES = 1_000_000  # over turns and heads, if heads decide together
 MAX_SCHEDULE_TURNS = 60  # of a synthetic dialog
 MAX_LINK_CHARACTERS = 10_000  # of a value in a link

@@ -15,7 +15,6 @@ from fdkvc.engine.trace import Rule
 from fdkvc.explain.decisions import explain, sentences, turn_view
 from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
-from fdkvc.synthetic.scenarios import custom_scenario
 
 LETTERS = (*ascii_uppercase, *(f"A{number}" for number in range(MAX_TOPICS - 26)))
 """Names of as many topics as a dialog may have."""
@@ -92,17 +91,6 @@ class Spoken(ChosenDialog):
     def load(self) -> DialogBatch:
         """Return the row of the first head."""
         return self.recording.dialogs.row(0)
-
-
-def with_schedule(transcript: Transcript, schedule: str) -> Transcript:
-    """Return a dialog with topics by letter A to Z, one a turn; ValueError otherwise."""
-    letters = custom_scenario(schedule).schedule
-    if len(letters) != len(transcript.turns):
-        raise ValueError(
-            f"the schedule has {len(letters)} letters, but the dialog has "
-            f"{len(transcript.turns)} turns: give one letter for each"
-        )
-    return transcript.with_topics(list(letters))
 
 
 def lettered(recording: Recording, transcript: Transcript) -> Recording:

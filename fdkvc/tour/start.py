@@ -9,7 +9,7 @@ from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, panel, side_by_side
 from fdkvc.ui.lanes import Lane, load_lanes
 from fdkvc.ui.markdown import Markdown, plain
-from fdkvc.verdict.page.evidence import headline
+from fdkvc.verdict.page.headline import headline
 from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
 
 PAGE = "start"
@@ -27,7 +27,7 @@ DOORS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
 def moment() -> tuple[HeadChoice, Lane, Outcome]:
     """Return a dialog, a run over it, and what a call needed that was evicted before it."""
     file = shipped_file(FILE)
-    head = HeadChoice.of(file, *shown_recording(file, 0, None, ""))
+    head = HeadChoice.of(file, *shown_recording(file.recording(0)))
     (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
     for outcome in outcomes_of(lane.run, head.recording):
         if outcome.demand.kind == "call" and outcome.demand.mentions[-1].turn < outcome.lost:

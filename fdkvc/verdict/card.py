@@ -67,14 +67,14 @@ MEASURED_VALUES, MEASURED_DIALOGS = 20, 5
 """From how many values, in how many conversations, a model's reading counts as a measurement."""
 
 
-def ways_for(recordings: Sequence[Recording], added: Sequence[str] = ()) -> tuple[Policy, ...]:
-    """Return the ways to compare: those of `CANDIDATES`, and some `added`.
+def ways_for(recordings: Sequence[Recording]) -> tuple[Policy, ...]:
+    """Return the ways to compare: those of `CANDIDATES`.
 
     Those without surprisal leave out what looks at it. Where there is a system prompt, the one that
     SmolLM2 loses least under also runs with the prompt pinned.
     """
     unread_surprisal = recordings[0].surprisal is None
-    candidates = map(read_policy, (*CANDIDATES, *added))
+    candidates = map(read_policy, CANDIDATES)
     policies = [row for row in candidates if not (unread_surprisal and "surprisal" in row.looks_at)]
     texts = transcripts_of(recordings)
     if (

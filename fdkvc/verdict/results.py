@@ -438,7 +438,11 @@ def summary_text(run: ReplayRun) -> str:
 
 def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
-    lines = [line for words in card_sentences(card) for line in wrap(words, WIDTH)]
+    lines = list[str]()
+    if (loss := card.today) is not None:
+        lines += wrap(f"Today: {loss.today.tokens:,} tokens by {loss.today.preset.label}.", WIDTH)
+    for words in card_sentences(card):
+        lines += wrap(words, WIDTH)
     if card.clusters or card.read is not None:
         lines += ["", *short_grid(card).within(WIDTH).text().splitlines(), ""]
         lines += wrap(table_note(card), WIDTH)

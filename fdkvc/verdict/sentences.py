@@ -29,7 +29,7 @@ from fdkvc.verdict.card import (
     Way,
 )
 from fdkvc.verdict.settings import settings_of
-from fdkvc.verdict.today import STOPS, TodayLoss
+from fdkvc.verdict.today import STOPS, TodayLoss, ValueCount
 
 FITTED = "this project; "
 """How the source of a policy begins that names the data to which it was fitted."""
@@ -60,18 +60,18 @@ def card_sentences(card: Card) -> tuple[str, ...]:
 def today_sentence(loss: TodayLoss) -> str:
     """Return what is lost today."""
     counted = loss.count
-    lead = f"Today, with {loss.today.tokens:,} tokens by {loss.today.preset.label},"
     if not loss.longer:
-        return f"{lead} you lose nothing: no conversation is longer."
+        limit = count(loss.today.tokens, "token")
+        return f"Today you lose nothing: no conversation has more than {limit}."
     if not counted.values:
         longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
-        return f"{lead} you lose text of {longer}; no call says which of it mattered."
+        return f"Today you lose text of {longer}; no call says which of it mattered."
+    if not counted.lost:
+        return f"Today you lose none of {count(counted.values, 'value')} that calls need."
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
     dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
-    if not counted.lost:
-        return f"{lead} you lose none of {count(counted.values, 'value')} that calls need."
     among = f", in {dialogs}" if counted.dialogs > 1 else ""
-    return f"{lead} you lose {values}{among}."
+    return f"Today you lose {values}{among}."
 
 
 # ------------------------------------------------------------------------------- what to set
@@ -114,8 +114,9 @@ def others_sentence(card: Card) -> str:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
         parts.append(f"As good here: {ties}; this one is the simplest")
     if (smaller := card.smaller) is not None:
-        words = f"“{way_words(smaller.policy)}” needs only {_size_words(card, smaller)}"
-        parts.append(f"With this project's cache for transformers, {words}")
+        size, share = smaller.size or 0, percent((smaller.size or 0) / card.tokens)
+        words = f"“{way_words(smaller.policy)}”, in this project's cache for transformers,"
+        parts.append(f"{words} needs only {size:,} ({share})")
     return f"{'. '.join(parts)}." if parts else ""
 
 
@@ -181,9 +182,9 @@ def certainty_sentence(card: Card) -> str:
         return ""
     if word == GUESS:
         kinds = f"{count(card.dialogs, 'conversation')} of {count(card.clusters, 'kind')}"
-        parts.append(f"it rests on {kinds}, and {MIN_CLUSTERS} kinds at least say more")
+        parts.append(f"it rests on {kinds}, fewer than {MIN_CLUSTERS}")
     if read is None:
-        parts.append("no model has read them, so a value counts as kept while its words are")
+        parts.append("no model has read them, so a value counts as kept while its words stay")
     else:
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
         among += " that can be checked"
@@ -286,57 +287,69 @@ def short_grid(card: Card) -> Grid:
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
     if best is not None:
         rows[0][0] += " ←"
-    if (loss := card.today) is not None:
-        kept_values = loss.count.values - loss.count.lost
-        values = f"{kept_values:,} of {loss.count.values:,}" if loss.count.values else ""
-        share = percent(min(loss.today.tokens / card.tokens, 1.0))
-        name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
-        cells = [f"{loss.today.tokens:,}", share, "", values, BY_WORDS if values else ""]
-        rows.insert(len(leading), [f"today: {name}", *cells])
-    heads = ["way", "tokens", "share", "read again", "values kept", "how sure"]
+    if card.today is not None:
+        rows.insert(len(leading), _today_row(card, card.today))
+    heads = ["way", "tokens", "read again", "values kept", "how sure", "drawback"]
+    if not any(row[-1] for row in rows):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
     return Grid(heads, rows)
 
 
 def _short_row(card: Card, candidate: Way) -> list[str]:
-    size, counted = candidate.size or 0, candidate.values
-    values = ""
-    if counted is not None and counted.values:
-        values = f"{counted.values - counted.lost:,} of {counted.values:,}"
-    name = way_words(candidate.policy)
-    if candidate.uncleared:
-        name += ", then drop messages"
     reread = "–" if math.isnan(candidate.reread) else f"{candidate.reread:,.0f}"
-    return [name, f"{size:,}", percent(size / card.tokens), reread, values, _how_sure(candidate)]
+    return [
+        way_words(candidate.policy),
+        _size_cell(card, candidate.size or 0),
+        reread,
+        "" if candidate.values is None else _values_cell(candidate.values),
+        _how_sure(candidate),
+        ", ".join(drawbacks(candidate)),
+    ]
+
+
+def _today_row(card: Card, loss: TodayLoss) -> list[str]:
+    name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
+    values = _values_cell(loss.count)
+    size = _size_cell(card, loss.today.tokens)
+    return [f"today: {name}", size, "", values, BY_WORDS if values else "", ""]
+
+
+def _size_cell(card: Card, size: int) -> str:
+    return f"{size:,} ({percent(min(size / card.tokens, 1.0))})"
+
+
+def _values_cell(counted: ValueCount) -> str:
+    return f"{counted.values - counted.lost:,} of {counted.values:,}" if counted.values else ""
 
 
 def _how_sure(candidate: Way) -> str:
-    """Return the cell that says how sure a way's size is, and what speaks against it."""
-    word = way_certainty(candidate)
+    """Return the cell that says how sure a way's size is."""
     if candidate.reading is not None and candidate.reading.values:
-        word += f": {candidate.reading.right} of {candidate.reading.values} right"
-    elif candidate.guessed:
-        word = "estimate by letters"
+        right, values = candidate.reading.right, candidate.reading.values
+        return f"{way_certainty(candidate)}: {right} of {values} the same"
+    return f"{GUESS}: no model" if candidate.guessed else way_certainty(candidate)
+
+
+def drawbacks(candidate: Way) -> list[str]:
+    """Return what speaks against a way, however sure its size is."""
+    words = list[str]()
     if not candidate.keeps_start:
-        word += "; loses the start"
+        words.append("loses the first tokens")
     if candidate.refused > 0:
-        word += "; refused"
-    return word
+        words.append("services refuse it")
+    if candidate.uncleared:
+        words.append("not enough alone")
+    return words
 
 
 def table_note(card: Card) -> str:
-    """Return which ways never reach the target, and why estimates are not recommended; or ""."""
+    """Return which ways never reach the target; "" if all do."""
     cells = [
         f"{way_words(candidate.policy)} (at best {_floor(candidate.recall)})"
         for candidate in card.ways
         if candidate.size is None
     ]
-    sentences = [f"Not at any size: {', '.join(cells)}."] if cells else []
-    if any(candidate.guessed and candidate.size is not None for candidate in card.ways):
-        sentences.append(
-            "“Estimate by letters”: the way looks at a model's vectors, so it is recommended only "
-            "once a model has read these."
-        )
-    return " ".join(sentences)
+    return f"Not at any size: {', '.join(cells)}." if cells else ""
 
 
 def _floor(share: float) -> str:
@@ -348,16 +361,14 @@ def card_grid(card: Card) -> Grid:
     """Return the table of all ways with their policies, the recommended one marked."""
     rows = list[list[str]]()
     for candidate in card.ways:
-        mark = " ←" if candidate == card.best and card.pays else ""
-        name, tokens, share, reread, *_ = _short_row(card, candidate)
+        name, size, reread, *_ = _short_row(card, candidate)
+        if candidate == card.best and card.pays:
+            name += " ←"
         if candidate.size is None:
-            tokens, share = f"not at any size (at best {_floor(candidate.recall)})", ""
+            size = f"not at any size (at best {_floor(candidate.recall)})"
         read = "" if candidate.reading is None else candidate.reading.cell
-        cells = [f"{name}{mark}", tokens, share, reread, read, candidate.forgets]
-        rows.append([*cells, candidate.policy])
-    return Grid(
-        ["way", "tokens", "share", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows
-    )
+        rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
+    return Grid(["way", "tokens", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows)
 
 
 def settings(card: Card) -> dict[str, str]:

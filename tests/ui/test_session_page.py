@@ -22,6 +22,7 @@ from fdkvc.verdict import checked
 from fdkvc.verdict.page import replay as replay_page
 from tests.app_pages import check_specs, html, open_page, press, run_until, settled
 from tests.session_lines import ClaudeCode
+from tests.ui.test_dialogs_page import no_stage
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
 SESSION = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)[0].in_tokens(Encoding())
@@ -141,7 +142,7 @@ def test_what_a_session_says_is_shown_as_text() -> None:
     assert "<script" not in shown
 
 
-def test_contexts_too_long_for_policies_are_said_and_the_session_is_shown(
+def test_a_session_has_its_own_card_alone_also_if_its_contexts_are_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fdkvc.core.transcripts.MAX_TOKENS", 20)
@@ -149,7 +150,8 @@ def test_contexts_too_long_for_policies_are_said_and_the_session_is_shown(
     assert file.transcripts == ()
     app = opened(file)
 
-    assert any("at most 20" in warning.value for warning in app.warning)
+    assert not app.warning
+    assert no_stage(app)
     assert BOOKKEEPING in words_of(app)
     assert plain(sentence([*forgot(SESSION)][-1])) in words_of(app)
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from fdkvc.conversations.formats import EXAMPLES, is_agents_log, read_dialogs
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import (
     MAX_JOINT_ENTRIES,
     MAX_MEASURED_CHARACTERS,
@@ -27,7 +27,7 @@ from fdkvc.core.transcripts import SkippedError, Transcript
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
-from fdkvc.player.moments import Spoken, lettered, with_schedule
+from fdkvc.player.moments import Spoken, lettered
 from fdkvc.policies import Policy
 from fdkvc.policies.together import Together
 from fdkvc.ui.lru import Shelf, cached
@@ -147,39 +147,24 @@ def shipped_file(key: str) -> DialogFile:
 
 @dataclass(frozen=True)
 class HeadChoice(Spoken):
-    """One head of one dialog of a file."""
+    """The first head of a dialog of a file; those that share its keys decide with it."""
 
     file: str
     """The file's key."""
     topics: tuple[str | None, ...]
     """The topic of each turn."""
-    head: int
-    """Its place among the recording's heads."""
-    deciding: int
-    """How many neighbouring heads decide together by their mean score, this one among them."""
 
     @classmethod
-    def of(
-        cls,
-        file: DialogFile,
-        recording: Recording,
-        topic_names: tuple[str, ...],
-        head: int = 0,
-        deciding: int = 1,
-    ) -> Self:
-        """Return the choice of a head, with a recording of the file as `shown_recording` has it."""
+    def of(cls, file: DialogFile, recording: Recording, topic_names: tuple[str, ...]) -> Self:
+        """Return the choice of a recording of the file, as `shown_recording` has it."""
         topics = tuple(turn.topic for turn in recording.transcript.turns)
         source, name = file.key + recording.source, recording.transcript.name
-        return cls(name, recording, source, topics, head, deciding, topic_names=topic_names)
+        return cls(name, recording, source, topics, topic_names=topic_names)
 
     @property
     def alone(self) -> bool:
         """Whether the head decides by itself."""
-        return self.deciding == 1
-
-    def load(self) -> DialogBatch:
-        """Return the head's row."""
-        return self.recording.dialogs.row(self.head)
+        return len(self.recording.heads) == 1
 
     def run(self, policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         """Run a policy over the head, or over the heads that decide together."""
@@ -189,38 +174,17 @@ class HeadChoice(Spoken):
         if self.alone:
             run = simulate_long if entries > MAX_RECORDED_ENTRIES else simulate
             return run(policy, dialogs, budget)
-        subject = f"The {self.deciding} heads that decide together have"
-        check_most(subject, self.deciding * entries, "entries over all turns", MAX_JOINT_ENTRIES)
-        first = self.head - self.head % self.deciding
-        shared = _shared_run(policy, self.recording, first, self.deciding, budget)
-        return shared.row(self.head - first)
+        heads = len(self.recording.heads)
+        subject = f"The {heads} heads that decide together have"
+        check_most(subject, heads * entries, "entries over all turns", MAX_JOINT_ENTRIES)
+        trace = simulate(Together(policy, heads), self.recording.dialogs, budget)
+        return replace(trace, policy=policy).row(0)
 
 
 @cached
-def _shared_run(
-    policy: Policy, recording: Recording, first: int, deciding: int, budget: int
-) -> Trace:
-    rows = stack([*map(recording.dialogs.row, range(first, first + deciding))])
-    trace = simulate(Together(policy, deciding), rows, budget)
-    return replace(trace, policy=policy)
-
-
-# ------------------------------------------------------------------------------- topics
-
-
-@cached
-def shown_recording(
-    file: DialogFile, dialog: int, read: Recording | None, schedule: str
-) -> tuple[Recording, tuple[str, ...]]:
-    """Return a dialog with letters as topics, and the topic of each letter.
-
-    `read` is the dialog as a model read it, if one did. The letters of a `schedule`, one a turn,
-    are topics instead of the file's; a ValueError if they do not fit the dialog.
-    """
-    recording = read or file.recording(dialog)
+def shown_recording(recording: Recording) -> tuple[Recording, tuple[str, ...]]:
+    """Return a dialog with letters as topics, and the topic of each letter."""
     transcript = recording.transcript
-    if schedule:
-        transcript = with_schedule(transcript, schedule)
     readable = lettered(recording, transcript)
     _ = readable.dialogs  # computed here, so that the cache counts them
     return readable, transcript.topics

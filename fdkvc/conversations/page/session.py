@@ -129,8 +129,8 @@ class SessionRun:
 
 @cached
 def sessions_of(file: DialogFile, encoding: Encoder) -> tuple[Session, ...]:
-    """Return the sessions of a file in tokens; none if it is no log of a coding agent."""
-    sessions = read_sessions(zlib.decompress(file.packed), file.name) if file.is_log else ()
+    """Return the sessions of a coding agent's log in tokens."""
+    sessions = read_sessions(zlib.decompress(file.packed), file.name)
     return tuple(session.in_tokens(encoding) for session in sessions)
 
 
@@ -172,13 +172,11 @@ def read_compaction(
 def show_session(
     page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None = None
 ) -> None:
-    """Show a coding agent's session, if the file is one: its cards, its bar and its transcript.
+    """Show a coding agent's session: its cards, its bar and its transcript.
 
     A model may `read_on` after a compaction, on request.
     """
     sessions = sessions_of(file, encoding)
-    if not sessions:
-        return
     with st.container(border=True, key="session"):
         labels = {str(place): session.name for place, session in enumerate(sessions)}
         chosen = fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
@@ -201,9 +199,7 @@ def show_session(
                 st.rerun()
             _draw(scope, session, columns, job, read)
 
-        # With dialogs, the page already says what was not read.
-        unread = () if file.transcripts else sessions[0].unread
-        parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in unread)
+        parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread)
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
         seconds = POLL_SECONDS if under_way else None

@@ -1,4 +1,4 @@
-"""The sidebar of the Dialogs page: file, dialog, topics, heads and budget."""
+"""The sidebar of the Dialogs page: file, dialog, vectors and size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,14 +22,10 @@ from fdkvc.conversations.page.file_choice import (
     warn_skipped,
 )
 from fdkvc.conversations.page.session import show_session
-from fdkvc.conversations.replay import HEADS as WAYS
-from fdkvc.conversations.replay import deciders, default_heads
-from fdkvc.core.limits import MAX_SHOWN_BUDGET, MAX_SHOWN_HEADS
+from fdkvc.core.limits import MAX_SHOWN_BUDGET
 from fdkvc.core.parameters import Field
-from fdkvc.core.recordings import Recording
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.page.loading import STORED
-from fdkvc.player.moments import with_schedule
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
@@ -45,7 +41,7 @@ from fdkvc.verdict.card import TARGET
 from fdkvc.verdict.checked import MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import expect_file, in_tokens_of, read_on
-from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, choose_vectors
+from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, NotReadError, choose_vectors
 from fdkvc.verdict.today import TODAY_TOKENS, TODAY_WAY
 
 
@@ -53,8 +49,6 @@ class Chosen(NamedTuple):
     """What the sidebar chooses."""
 
     file: files.DialogFile
-    vectors: str | None
-    """A model's; None for those of letters."""
     head: files.HeadChoice
     """A head of the chosen dialog."""
     budget: int
@@ -70,18 +64,6 @@ CALLS = Field(
     default="silent",
     choices={"silent": "not part of the text", "said": "part of the text"},
 )
-TOPICS = Field(
-    "Topics",
-    "They colour the views; no policy uses them.",
-    name="topics",
-    default="annotated",
-    choices={"annotated": "as annotated", "marked": "set by me"},
-)
-SCHEDULE = Field("Topics", "One letter per turn, A to Z.", name="schedule", default="")
-HEADS = replace(WAYS, default="kv")
-"""Default for heads that share keys; others decide each for themselves."""
-
-HEAD = Field("Head", name="head", default=0, low=0, high=MAX_SHOWN_HEADS - 1)
 BUDGET = replace(
     BUDGET_HERE,
     label="Size in tokens",
@@ -98,7 +80,7 @@ VIEW = Field(
     default="words",
     choices={"words": "Transcript", "lanes": "Side by side", "cache": "One cache"},
 )
-_DIALOG_FIELDS = (DIALOG, TOPICS, SCHEDULE, VECTORS, KV_HEAD, HEAD, HEADS)
+_DIALOG_FIELDS = (DIALOG, VECTORS, KV_HEAD)
 
 PLACED = (*_DIALOG_FIELDS, *(replace(field, follows=False) for field in LOOK))
 """Fields whose values belong to one file."""
@@ -151,13 +133,12 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
     if file is None:
         expect_file(chosen_encoding(page))
         _stop(page, below_title)
-    with below_title:  # whatever can be replayed of it
-        encoding = chosen_encoding(page)
-        show_session(page, file, encoding, read_on if installed() else None)
-        if not file.transcripts:  # all contexts of a session are too long
-            warn_skipped(file)
-            fields.write_link(page, FIELDS)
-            st.stop()
+    encoding = chosen_encoding(page)
+    if file.is_log:  # the page is this session's then
+        with below_title:
+            show_session(page, file, encoding, read_on if installed() else None)
+        fields.write_link(page, FIELDS)
+        st.stop()
     try:
         if fields.choice(page, CALLS, bool(file.packed)) == "said":
             file = files.with_calls(file)
@@ -166,23 +147,20 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
         _follow_card(page, file)
         with controls:
             dialog = choose_transcript(page, file)
-        schedule = _choose_topics(page, file, dialog)
         with st.spinner("Reading the dialog …", show_time=True):
-            vectors, read = choose_vectors(page, file, dialog, below_title)
-            if vectors is not None and read is None:  # `below_title` has the button to read it
-                fields.write_link(page, FIELDS)
-                st.stop()
-            if read is None:
-                read = in_tokens_of(file, dialog, encoding)
-            recording, names = files.shown_recording(file, dialog, read, schedule)
+            recording = choose_vectors(page, file, dialog, below_title)
+            if recording is None:
+                recording = in_tokens_of(file, dialog, encoding)
     except ValueError as error:
         with below_title:
             problems(f"{error}.")
         _stop(page, below_title)
-    head, mode = _choose_head(page, recording)
-    chosen = files.HeadChoice.of(file, recording, names, head, deciders(mode, [recording]))
+    except NotReadError:  # `below_title` has the button to read it
+        fields.write_link(page, FIELDS)
+        st.stop()
+    head = files.HeadChoice.of(file, *files.shown_recording(recording))
     with controls:
-        return Chosen(file, vectors, chosen, fields.number(page, BUDGET))
+        return Chosen(file, head, fields.number(page, BUDGET))
 
 
 def _follow_card(page: str, file: files.DialogFile) -> None:
@@ -225,37 +203,6 @@ def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
     if not sources and held(page, FILE) == OWN:
         below_title.caption(plain(f"Upload a file or paste a dialog above: {formats_read()}."))
     st.stop()
-
-
-def _choose_topics(page: str, file: files.DialogFile, dialog: int) -> str:
-    """Choose where topics come from; return their letters if a person sets them, else nothing."""
-    transcript = file.transcripts[dialog]
-    unnamed = {} if transcript.topics else {"annotated": "none"}
-    if fields.choice(page, replace(TOPICS, choices={**TOPICS.labels, **unnamed})) != "marked":
-        return ""
-    unmarked = "A" * len(transcript.turns)
-    if not held(page, SCHEDULE).strip("A"):
-        hold(page, SCHEDULE, unmarked)
-    schedule = fields.text(page, SCHEDULE, str)
-    try:
-        with_schedule(transcript, schedule)
-    except ValueError as error:
-        problems(f"{error}. Using one topic.")
-        schedule = unmarked
-    return schedule
-
-
-def _choose_head(page: str, recording: Recording) -> tuple[int, str]:
-    """Choose one of several heads; return its place and which heads decide together.
-
-    By default, heads decide as in a model's own cache.
-    """
-    has_heads, default = len(recording.heads) > 1, default_heads(recording)
-    modes = {key: words for key, words in HEADS.labels.items() if key != "kv" or default == "kv"}
-    field = replace(HEADS, default=default, choices=modes) if has_heads else HEADS
-    mode = fields.choice(page, field, has_heads)
-    labels = {place: f"head {head}" for place, head in enumerate(recording.heads)}
-    return fields.choice(page, replace(HEAD, choices=labels), has_heads), mode
 
 
 def offer_own_file(page: str) -> None:

@@ -13,6 +13,7 @@ from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.page.file_choice import FILE, OWN
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Demand
+from fdkvc.core.words import listed
 from fdkvc.engine.evidence import Evidence
 from fdkvc.player.payload import DialogText
 from fdkvc.player.run import StageRun
@@ -26,6 +27,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import scene
 from fdkvc.ui.step.before import NO_GHOST, choose_ghost
 from fdkvc.verdict.page.choices import FIELDS, RUN_FIELDS, which_dialog
+from fdkvc.verdict.search import guessed
 
 DEMANDS = {"call": "service call", "state": "dialogue state"}
 """What needs a value, by kind."""
@@ -78,16 +80,15 @@ def show_transcript(
     following()
 
 
-def show_source(recording: Recording) -> None:
-    """Show what computed the vectors that policies see."""
-    source = recording.source
-    caution = (
-        ", from letters, not meaning: policies that use attention decide by age and chance. "
-        "Choose SmolLM2 under Vectors to use those of a model."
-        if source.startswith(LEXICAL)
-        else ", as that model reads the dialog."
-    )
-    st.html(f"<small>Vectors: {escape(source)}{caution}</small>")
+def show_source(recording: Recording, lanes: Sequence[Lane]) -> None:
+    """Show whose vectors policies see: a model's, or those of letters if any looks at them."""
+    words = f"Vectors: {recording.source}, as that model reads the dialog."
+    if recording.source.startswith(LEXICAL):
+        labels = [lane.label for lane in lanes if guessed(lane.run.trace.policy, recording.source)]
+        if not labels:
+            return
+        words = f"{listed(labels)}: by letters of words, not meaning. A model is under Vectors."
+    st.html(f"<small>{escape(words)}</small>")
 
 
 def demand_kind(recording: Recording) -> tuple[str, str]:

