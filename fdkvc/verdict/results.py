@@ -93,7 +93,7 @@ class ReplayRun(Run):
         "target": float | None,
         "searched": bool | None,
         "encoding": str | None,
-        "vectors": str | None,
+        "vectors": str | None,  # of runs of former versions, which `again` refuses
         "unread": dict[str, int] | None,
         "today": str | None,
     }
@@ -120,9 +120,6 @@ class ReplayRun(Run):
     """Of the model whose cache a card is for."""
     target: float = TARGETS[1]
     """The recall that a card is to reach."""
-    vectors: str | None = None
-    """In links to the page Dialogs: the model that read the file there, and its layers."""
-
     searched: bool | None = None
     """Whether each policy ran at the sizes that tell its smallest one, and not at all budgets."""
     read: ModelRead | None = None
@@ -158,11 +155,6 @@ class ReplayRun(Run):
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
         run_fields, name = record.dependencies, record.dependencies.get("name")
-        if run_fields.get("vectors"):
-            raise ValueError(
-                "this run has vectors of a model that only the page Dialogs reads: run it there, "
-                f"with {run_fields['vectors']} in its address"
-            )
         encoding = run_fields.get("encoding")
         if encoding == TOKENIZER:
             raise ValueError(
@@ -170,7 +162,7 @@ class ReplayRun(Run):
             )
         source = run_fields["source"]
         if not source.startswith(LEXICAL):
-            raise ValueError("this run replayed a trace file, which versions before 2.1 read")
+            raise ValueError("this run replayed vectors of a model, as versions before 2.1 did")
         calls = CALLS_NOTE in source
         sources = replace(sources.named_in_run(name), seed=run_fields["seed"], calls=calls)
         recordings, digest = sources.read_recordings()
@@ -199,7 +191,6 @@ class ReplayRun(Run):
             "target": None if self.shape is None else self.target,
             "searched": self.searched,
             "encoding": self.encoding,
-            "vectors": self.vectors,
             "unread": unread_kinds(transcripts_of(self.recordings)) or None,
             "today": None if self.today is None else str(self.today.today),
         }

@@ -107,7 +107,7 @@ FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, *CARD_FIELDS)
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
-    if wrong or {field.name for field in (DIALOG, BUDGET, POLICIES, *LOOK)} & link.keys():
+    if wrong or {field.name for field in (DIALOG, VECTORS, BUDGET, POLICIES, *LOOK)} & link.keys():
         st.session_state[f"{page}/followed"] = ""  # any file
     open_as_linked(page, link)
     return wrong
