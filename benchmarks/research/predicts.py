@@ -26,6 +26,7 @@ from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.models.numpy.head_recordings import read_dialog
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
+from fdkvc.policies.together import Together
 from fdkvc.runs.jobs import one_blas_thread
 
 NUMBER, PART = max(enumerate(PARTS, 1), key=lambda part: len(part[1].policies))
@@ -38,10 +39,13 @@ PREDICTED = {"kl": "KL", "values_right_of_full": "values lost"}
 def replayed(transcript: Transcript) -> pd.DataFrame:
     """Return the metrics of a dialogue, over all KV heads, under every policy."""
     model = shared_language_model(MODEL)
-    policies = tuple(map(read_policy, PART.policies))
-    settings = Replay(policies, PART.budgets, ("together",), REPLAYED)
+    policies = {
+        Together(read_policy(name), model.decoder.shape.group): name for name in PART.policies
+    }
+    settings = Replay(tuple(policies), PART.budgets, REPLAYED)
     recordings = read_dialog(model, transcript, range(model.decoder.shape.layers))
     rows = replay(settings, recordings, workers=1)
+    rows["policy"] = rows.policy.map({policy.name: name for policy, name in policies.items()})
     return rows.groupby(["policy", "metric"]).value.mean().reset_index()
 
 

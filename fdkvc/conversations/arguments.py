@@ -33,7 +33,7 @@ SOURCE_LABELS: Mapping[str, str] = {
 CALL = ["dialog", "services", "turn", "call", "call_number"]
 """Columns that identify a call."""
 
-CASE = ["policy", "heads", "budget"]
+CASE = ["policy", "budget"]
 """Columns that identify a run."""
 
 MEAN = ("n", "services", "mean", "ci_low", "ci_high")
@@ -89,7 +89,7 @@ def age_of(age: int) -> str:
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
-    order = ["policy", "heads", "budget", "age"]
+    order = ["policy", "budget", "age"]
     ascending = [True, True, True, False]
     return lost.sort_values(order, ascending=ascending, kind="stable").reset_index(drop=True)
 

@@ -20,14 +20,13 @@ from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.core.attention import BLOCK
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.limits import MAX_KEPT_ENTRIES, MAX_TOKENS
-from fdkvc.core.parameters import BUDGET, Field, check_values
+from fdkvc.core.parameters import BUDGET, check_values
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS, Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.engine.simulate import simulate, simulate_blocks
 from fdkvc.policies import PAPER_POLICIES, Policy, policy_named
-from fdkvc.policies.together import Together
 from fdkvc.runs.jobs import Execution, one_blas_thread, run_jobs, worker_count
 from fdkvc.runs.options import RUN_METRICS, RUN_POLICIES, option
 
@@ -50,20 +49,7 @@ CHUNK = 16
 CHUNK_NUMBERS = 2 * BLOCK
 """Most numbers in one array of dialogs that are simulated together: 32 MB."""
 
-HEADS = Field(
-    "Heads",
-    "Each head decides for itself; all heads decide together, by their mean score; or those that "
-    "share keys decide together, as grouped-query attention requires.",
-    name="heads",
-    default="each",
-    choices={
-        "each": "each decides for itself",
-        "together": "all decide together",
-        "kv": "those that share keys decide together",
-    },
-)
-
-CASE = ("dialog", "services", "policy", "heads", "budget")
+CASE = ("dialog", "services", "policy", "budget")
 NEED = ("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age")
 REPLAYED = (*CASE, "metric", "value")
 ARGUMENTS = (*CASE, *NEED, "held", "lost")
@@ -80,30 +66,23 @@ class Replay:
     budgets: tuple[int, ...] = option(
         f"budgets to run, each {SIZE.allowed(int)}", "N", default=BUDGETS
     )
-    heads: tuple[str, ...] = option(
-        "each: every head evicts on its own; together: all heads evict by their mean score; kv: "
-        "heads that share keys do; default: kv where heads share keys, else each",
-        "HOW",
-        default=("each",),
-    )
     metrics: tuple[str, ...] = option(
         f"{RUN_METRICS}; added to the metrics of evidence", default=()
     )
 
     def __post_init__(self) -> None:
         check_values("budget", self.budgets, SIZE)
-        check_values("heads", self.heads, HEADS)
         for key in self.metrics:
             metric_named(key, "dialogs", "evidence")
-        if not (self.budgets and self.policies and self.heads):
+        if not (self.budgets and self.policies):
             raise ValueError("a replay needs at least one policy and one budget")
         check_values("policy", [policy.name for policy in self.policies])
         check_values("metric", self.metrics)
 
     @property
-    def cases(self) -> Iterable[tuple[Policy, str, int]]:
-        """Every policy in every mode of the heads with every budget."""
-        return product(self.policies, self.heads, self.budgets)
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """Every policy with every budget."""
+        return product(self.policies, self.budgets)
 
     @property
     def measured(self) -> tuple[Metric, ...]:
@@ -124,10 +103,10 @@ def replay(
     A dialog's numbers depend neither on other dialogs nor on workers. The recordings must have the
     same heads and dimensions, and different names.
 
-    The table has columns `REPLAYED` and a row for each dialog, policy, mode of the heads, budget
-    and metric; NaN where a metric is undefined for a dialog. Raises a ValueError if the recordings
-    differ in dimensions, or in how their heads share keys where that matters, or if `workers` is
-    below 1.
+    The table has columns `REPLAYED` and a row for each dialog, policy, budget and metric, the mean
+    over heads, each of which evicts by itself unless the policy is of `Together`; NaN where a
+    metric is undefined for a dialog. Raises a ValueError if the recordings differ in dimensions, or
+    if `workers` is below 1.
     """
     return replay_arguments(settings, recordings, **how)[0]
 
@@ -202,28 +181,6 @@ def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Seque
     yield recordings[first:]
 
 
-def default_heads(recording: Recording) -> str:
-    """Return the default mode: heads that share keys decide together, if there are any."""
-    sizes = set(recording.groups)
-    return "kv" if len(sizes) == 1 < max(sizes) else HEADS.default
-
-
-def deciders(mode: str, recordings: Sequence[Recording]) -> int:
-    """Return how many heads decide together in a mode of `HEADS`.
-
-    Raises a ValueError if the mode is "kv" and groups differ in size.
-    """
-    if mode != "kv":
-        return 1 if mode == "each" else len(recordings[0].heads)
-    sizes = set[int]().union(*(recording.groups for recording in recordings))
-    if len(sizes) > 1:
-        raise ValueError(
-            "heads that share keys cannot decide together: there are groups of "
-            f"{' and '.join(map(str, sorted(sizes)))} heads; record all heads of each group"
-        )
-    return sizes.pop()
-
-
 def run_job(
     settings: Replay, recordings: Sequence[Recording], cancelled: threading.Event | None = None
 ) -> Chunk | None:
@@ -239,14 +196,13 @@ def run_job(
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
     results, arguments = [], []
     needs = [*map(_calls_need, recordings)]
-    for policy, mode, budget in settings.cases:
+    for policy, budget in settings.cases:
         if cancelled.is_set():
             return None
-        deciding = Together(policy, deciders(mode, recordings)) if mode != "each" else policy
-        turns = None if late or recordings[1:] else turns_at_once(deciding, dialogs, budget)
-        blocks = turns and partial(simulate_blocks, deciding, dialogs, budget, turns)
+        turns = None if late or recordings[1:] else turns_at_once(policy, dialogs, budget)
+        blocks = turns and partial(simulate_blocks, policy, dialogs, budget, turns)
         trace = simulate(
-            deciding,
+            policy,
             dialogs,
             budget,
             entries=False,
@@ -256,7 +212,7 @@ def run_job(
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for index, recording in enumerate(recordings):
             dialog, rows = recording.transcript, slice(index * heads, (index + 1) * heads)
-            case = (dialog.name, dialog.services, policy.name, mode, budget)
+            case = (dialog.name, dialog.services, policy.name, budget)
             of_dialog = replace(trace, kept_tokens=trace.kept_tokens[rows], peak=trace.peak[rows])
             evidence = Evidence(of_dialog, recording, blocks or None)
             arguments += [(*case, *row) for row in _arguments(evidence, needs[index])]

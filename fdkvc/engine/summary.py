@@ -1,7 +1,7 @@
 """From the rows of an experiment to means with intervals, and to paired differences.
 
 A row is the `value` of a `metric` in one `dialog`, whose cluster is named in `services`, under a
-`policy` and a `budget`; it may also have `heads`, a group `known`, and a `count`, its weight.
+`policy` and a `budget`; it may also have a group `known`, and a `count`, its weight.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fdkvc.core.statistics import ClusterMean, cluster_mean, differences
 from fdkvc.engine.metrics import Metric, late_metric
 
-CASE = ("known", "policy", "heads", "budget", "metric")
+CASE = ("known", "policy", "budget", "metric")
 """Columns that distinguish cases, each with its mean; rows may have some of them."""
 
 INTERVAL = ("mean", "ci_low", "ci_high")

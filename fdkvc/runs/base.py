@@ -66,7 +66,7 @@ class Run(ABC):
         """All files by name: the tables, and ``run.json``."""
         numbers = self.tables
         dependencies = self.dependencies
-        depends = {name: dependencies[name] for name in self.depends}
+        depends = {name: dependencies.get(name) for name in self.depends}
         record = run_json(self.kind, self.settings, numbers, self.seconds, **depends)
         files = {}
         for name, content in {**numbers, **self.timed}.items():

@@ -288,8 +288,6 @@ def find_card(
     are those of the model of this shape.
     """
     table, arguments = tables
-    mode = table.heads.iloc[0] if len(table) else ""
-    table, arguments = table[table.heads == mode], arguments[arguments.heads == mode]
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]

@@ -49,9 +49,6 @@ from fdkvc.verdict.today import Today, TodayLoss, lose_today
 TOKENIZER = "tokenizer.json"
 """The place of an encoding whose content a page was given."""
 
-OF_HEADS = {"each": "", "together": ", heads together", "kv": ", by KV head"}
-"""Suffixes of a policy's name, by which heads decide together."""
-
 LOSS_COLUMNS = {
     "dialog": "dialog",
     "call": "call",
@@ -93,7 +90,9 @@ class ReplayRun(Run):
         "target": float | None,
         "searched": bool | None,
         "encoding": str | None,
-        "vectors": str | None,  # of runs of former versions, which `again` refuses
+        # Of runs of former versions: `again` refuses vectors of a model, and letters have one head.
+        "vectors": str | None,
+        "heads": tuple[str, ...] | None,
         "unread": dict[str, int] | None,
         "today": str | None,
     }
@@ -142,9 +141,7 @@ class ReplayRun(Run):
         """Run a replay; `about` has the other fields by name."""
         began = perf_counter()
         if isinstance(today := run_fields.get("today"), Today):
-            run_fields = run_fields | {
-                "today": lose_today(today, recordings, settings.heads[0], **how)
-            }
+            run_fields = run_fields | {"today": lose_today(today, recordings, **how)}
         if run_fields.get("searched"):
             tables = find_sizes(settings, recordings, run_fields["target"], **how)
         else:
@@ -313,10 +310,9 @@ class ReplayRun(Run):
         return {"source": self.source, "unit": self.unit, "means": rows}
 
     def lost(self, policy: str, budget: int) -> pd.DataFrame:
-        """Return what a policy forgot at a budget, of the first mode of the heads."""
+        """Return what a policy forgot at a budget."""
         lost = self.forgotten
-        chosen = (lost.policy == policy) & (lost.budget == budget)
-        return lost[chosen & (lost.heads == self.settings.heads[0])]
+        return lost[(lost.policy == policy) & (lost.budget == budget)]
 
 
 def at_sizes(settings: Replay, tables: Tables) -> Replay:
@@ -346,9 +342,8 @@ def replay_grid(
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
     headings = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
-    named = table.policy + table.heads.map(OF_HEADS)
     names = ["policy"] if metric else ["metric", "policy"]
-    labelled, label = table.assign(metric=headings, policy=named), "budget {}".format
+    labelled, label = table.assign(metric=headings), "budget {}".format
     grid = pivot(labelled, marked(table, paired, places), names, label=label)
     if width is None or grid.within(width) is grid:
         return grid
@@ -372,8 +367,8 @@ def replay_text(replayed: pd.DataFrame, baseline: str) -> str:
 
 
 def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid:
-    """Return the recall of each policy by source and age, of the first mode of the heads."""
-    rows = by_source[(by_source.budget == budget) & (by_source.heads == settings.heads[0])]
+    """Return the recall of each policy by source and age."""
+    rows = by_source[by_source.budget == budget]
     table = rows.assign(
         metric="call_recall",
         source=rows.source.map(SOURCE_LABELS),

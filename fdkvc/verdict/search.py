@@ -63,10 +63,10 @@ class Cases(Replay):
     """Those of each policy."""
 
     @property
-    def cases(self) -> Iterable[tuple[Policy, str, int]]:
-        """The policies with their sizes, in the first mode of the heads."""
+    def cases(self) -> Iterable[tuple[Policy, int]]:
+        """The policies with their sizes."""
         for policy, sizes in zip(self.policies, self.sizes, strict=True):
-            yield from ((policy, self.heads[0], size) for size in sizes)
+            yield from ((policy, size) for size in sizes)
 
     @property
     def measured(self) -> tuple[Metric, ...]:
@@ -177,7 +177,7 @@ def start_workers(settings: Replay, recordings: Sequence[Recording]) -> None:
     if cores() > 1:
         sizes = ((LEAST,),) * len(settings.policies)
         # As a search's jobs have them, so that a worker imports this module.
-        cases = Cases(settings.policies, (LEAST,), settings.heads, settings.metrics, sizes=sizes)
+        cases = Cases(settings.policies, (LEAST,), settings.metrics, sizes=sizes)
         for submit in shared_workers(cores()):
             submit(run_job, cases, recordings)
 
@@ -277,11 +277,9 @@ def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progr
 def cases_at(settings: Replay, next_tries: Mapping[str, int]) -> Cases:
     """Return a replay of each of these policies at its size."""
     policies = tuple(map(read_policy, next_tries))
-    budgets, sizes = (
-        tuple(sorted({*next_tries.values()})),
-        tuple((size,) for size in next_tries.values()),
-    )
-    return Cases(policies, budgets, settings.heads[:1], settings.metrics, sizes=sizes)
+    budgets = tuple(sorted({*next_tries.values()}))
+    sizes = tuple((size,) for size in next_tries.values())
+    return Cases(policies, budgets, settings.metrics, sizes=sizes)
 
 
 def _ordered(table: pd.DataFrame, order: Mapping[str, int]) -> pd.DataFrame:

@@ -134,7 +134,7 @@ class TodayLoss:
 
 
 def lose_today(
-    today: Today, recordings: Sequence[Recording], heads: str, **execution: Unpack[Execution]
+    today: Today, recordings: Sequence[Recording], **execution: Unpack[Execution]
 ) -> TodayLoss:
     """Replay today's way at its limit over all conversations."""
     turn_ends = [[*accumulate(sizes)] for sizes in turn_tokens(recordings)]
@@ -143,7 +143,7 @@ def lose_today(
     if today.preset.window:
         name = f"{name[:-1]}:trigger={size})"
         size = min(max(size, today.preset.window), longest)
-    settings = Replay((read_policy(name),), (size,), (heads,))
+    settings = Replay((read_policy(name),), (size,))
     _, arguments = replay_arguments(settings, recordings, **execution)
     if name == STOPS:
         names = [dialog.name for dialog in transcripts_of(recordings)]

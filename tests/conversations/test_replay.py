@@ -139,12 +139,12 @@ def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyP
 
 
 def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
-    table = mean_table(REPLAYED_ONCE).set_index(["policy", "heads", "budget", "metric"])
+    table = mean_table(REPLAYED_ONCE).set_index(["policy", "budget", "metric"])
 
     known = values("h2o", 64, "state_recall")
     assert np.isnan(known).sum() == 3  # chats have no states
     spoken = known[~np.isnan(known)]
-    row: Any = table.xs(("h2o", "each", 64, "state_recall"))
+    row: Any = table.xs(("h2o", 64, "state_recall"))
     assert (row.n, row.services, row["mean"]) == (3, 3, spoken.mean())
     assert np.isnan(row.ci_low)  # three clusters are too few
 
@@ -152,7 +152,7 @@ def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
 def of_kinds(values: list[float], kinds: str, policy: str) -> pd.DataFrame:
     """Make a table of dialogs, one of each kind."""
     rows = [
-        (f"dialog {at}", kind, policy, "each", 32, "call_recall", value)
+        (f"dialog {at}", kind, policy, 32, "call_recall", value)
         for at, (value, kind) in enumerate(zip(values, kinds, strict=True))
     ]
     return pd.DataFrame(rows, columns=list(REPLAYED))

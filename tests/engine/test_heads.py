@@ -10,7 +10,7 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.conversations.replay import Replay, default_heads, replay
+from fdkvc.conversations.replay import Replay, replay
 from fdkvc.core.attention import LANES, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.recordings import Recording, stack_recordings
@@ -148,58 +148,17 @@ def test_the_score_is_the_mean_of_the_heads_scores() -> None:
     assert scores.std(axis=0)[present].max() > 0.1
 
 
-def sharing(groups: tuple[int, ...]) -> list[Recording]:
-    """Return recordings of six heads, of which these groups in their order have the same keys."""
-    recorded = []
-    for recording in recordings():
-        group_of_head = np.repeat(np.arange(len(groups)), groups)
-        recorded.append(
-            dataclasses.replace(
-                recording,
-                queries=np.concatenate([recording.queries, -recording.queries]),
-                keys=recording.keys[group_of_head],
-                values=recording.values[group_of_head],
-                heads=tuple(range(6)),
-            )
-        )
-    return recorded
+def test_a_replay_is_the_mean_over_heads_that_decide_alone_or_together() -> None:
+    tova = policy_named("tova")
+    table = replay(Replay((tova, Together(tova, HEADS)), (48,)), RECORDINGS)
+    means = table[table.metric == "call_recall"].groupby("policy", sort=False).value.mean()
 
-
-def test_heads_that_share_keys_keep_the_same_tokens() -> None:
-    grouped = sharing((2, 2, 2))
-    assert grouped[0].groups == (2, 2, 2)
-    assert [default_heads(recording) for recording in (*grouped, RECORDINGS[0])] == [
-        "kv",
-        "kv",
-        "each",
-    ]
-    modes = ("each", "together", "kv")
-    table = replay(Replay((policy_named("tova"),), (48,), modes), grouped)
-
-    def recall(deciding: Policy) -> float:
+    def recall(policy: Policy) -> float:
         shares = []
-        for recording in grouped:
-            trace = simulate(deciding, recording.dialogs, 48, entries=False)
+        for recording in RECORDINGS:
+            trace = simulate(policy, recording.dialogs, 48, entries=False)
             shares.append(METRICS["call_recall"].measure(Evidence(trace, recording)))
         return float(np.mean(shares))
 
-    tova = policy_named("tova")
-    of_tova = table[(table.metric == "call_recall") & (table.policy == tova.name)]
-    means = of_tova.groupby("heads", sort=False).value.mean()
-    of_modes = (tova, Together(tova, 6), Together(tova, 2))
-    np.testing.assert_allclose(means[list(modes)], [recall(policy) for policy in of_modes])
-    assert len(set(means)) == 3
-
-
-def test_groups_of_two_sizes_cannot_decide_together() -> None:
-    uneven = sharing((1, 2, 3))
-    assert default_heads(uneven[0]) == "each"
-    with pytest.raises(ValueError, match="there are groups of 1 and 2 and 3 heads"):
-        replay(Replay((policy_named("tova"),), (48,), ("kv",)), uneven)
-
-
-def test_heads_are_counted() -> None:
-    with pytest.raises(ValueError, match="heads is 0, but must be"):
-        Together(policy_named("fifo"), 0)
-    with pytest.raises(ValueError, match="heads is 'some', but must be"):
-        Replay(heads=("some",))
+    np.testing.assert_allclose(means, [recall(tova), recall(Together(tova, HEADS))])
+    assert len(set(means)) == 2

@@ -70,7 +70,7 @@ def test_a_field_that_is_added_is_seen_everywhere() -> None:
             Sweep(scenario=SCENARIOS["shift"], dialogs=3, metrics=("memory", "retention")),
             {"axes": Sweep().axes},
         ),
-        ("dialogs", Replay(POLICIES, (32, 40), ("each", "kv"), ("attention_loss",)), {}),
+        ("dialogs", Replay(POLICIES, (32, 40), ("attention_loss",)), {}),
         ("answers", Answers(POLICIES, (40,), decides="layer", every=3, write_calls=True), {}),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",

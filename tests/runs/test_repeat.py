@@ -351,7 +351,7 @@ def small_runs() -> dict[str, dict[str, str]]:
         "replay": {
             "run.json": run_json(
                 "replay",
-                Replay(heads=("each", "kv")),
+                Replay(),
                 (),
                 source="lexical embedding, seed 3",
                 name="own.json",

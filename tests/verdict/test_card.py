@@ -66,7 +66,7 @@ def replayed(recall: Mapping[str, tuple[float, ...]] = RECALL, clusters: int = 8
         for size, mean in zip(SIZES, means, strict=True):
             shifts = generator.uniform(-0.004, 0.004, 8)
             rows += [
-                (f"d{n}", f"c{n % clusters}", policy, "each", size, "call_recall", mean + shift)
+                (f"d{n}", f"c{n % clusters}", policy, size, "call_recall", mean + shift)
                 for n, shift in enumerate(shifts - shifts.mean())
             ]
     return pd.DataFrame(rows, columns=list(REPLAYED))
@@ -75,7 +75,7 @@ def replayed(recall: Mapping[str, tuple[float, ...]] = RECALL, clusters: int = 8
 def needs(recall: Mapping[str, tuple[float, ...]] = RECALL, lost: int = 1) -> pd.DataFrame:
     """Return five values that each dialog needs, of which some are lost."""
     rows = [
-        (f"d{n}", f"c{n}", policy, "each", size, 9, "book", call, "day", "x", "result", 1, 8)
+        (f"d{n}", f"c{n}", policy, size, 9, "book", call, "day", "x", "result", 1, 8)
         + ((0.0, 3) if call < lost else (1.0, -1))
         for policy in recall
         for size in SIZES

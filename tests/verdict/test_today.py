@@ -22,12 +22,12 @@ def needed(dialogs: list[Transcript] = DIALOGS) -> int:
 
 @pytest.mark.parametrize("way", PRESETS)
 def test_each_preset_loses_something_at_a_small_limit_and_nothing_at_a_large_one(way: str) -> None:
-    loss = lose_today(Today(way, 600), RECORDINGS, "each", workers=1)
+    loss = lose_today(Today(way, 600), RECORDINGS, workers=1)
     assert 0 < loss.count.lost < loss.count.values == needed()
     assert loss.recall[0] == pytest.approx(1 - loss.count.lost / loss.count.values, abs=0.2)
     assert len(loss.worst)
     assert f"you lose {loss.count.lost} of {needed()} values" in today_sentence(loss)
-    large = lose_today(Today(way, 100_000), RECORDINGS, "each", workers=1)
+    large = lose_today(Today(way, 100_000), RECORDINGS, workers=1)
     assert (large.count.lost, large.longer, len(large.worst)) == (0, 0, 0)
     assert "you lose nothing: no conversation has more than" in today_sentence(large)
     assert read_policy(PRESETS[way].policy).name == PRESETS[way].policy
@@ -39,7 +39,7 @@ def test_an_engine_that_stops_serves_no_call_beyond_its_limit() -> None:
     middle = calls[len(calls) // 2]
     limit = sum(turns[: middle + 1])
     recordings = LexicalRecordings(DIALOGS[:1], 0, Encoding())
-    loss = lose_today(Today("llama.cpp", limit), recordings, "each", workers=1)
+    loss = lose_today(Today("llama.cpp", limit), recordings, workers=1)
     assert loss.count.lost == sum(turn > middle for turn in calls)
 
 

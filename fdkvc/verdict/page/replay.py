@@ -86,7 +86,7 @@ def replay_file(run: FileRun, **execution: Unpack[Execution]) -> ReplayRun | Non
 def lose_in_file(run: FileRun, today: Today, **execution: Unpack[Execution]) -> TodayLoss:
     """Replay today's way over a file."""
     recordings = measured_recordings(run.file, run.encoding)
-    return lose_today(today, recordings, run.replay.heads[0], **execution)
+    return lose_today(today, recordings, **execution)
 
 
 def check_replay(
