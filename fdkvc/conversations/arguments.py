@@ -90,7 +90,7 @@ def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
     order = ["policy", "budget", "age"]
-    ascending = [True, True, True, False]
+    ascending = [True, True, False]
     return lost.sort_values(order, ascending=ascending, kind="stable").reset_index(drop=True)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,13 +121,6 @@ class Recording:
             tools = dialog.tool_names[number]
             turns.append(TurnTokens(turn.text, spans, kind, is_user, turn.call_characters, tools))
         return TokenText(tuple(turns))
-
-    @cached_property
-    def groups(self) -> tuple[int, ...]:
-        """Sizes of the groups of consecutive heads with the same keys, as in grouped queries."""
-        different = [not np.array_equal(keys, next_keys) for keys, next_keys in pairwise(self.keys)]
-        starts = np.flatnonzero([True, *different, True])
-        return tuple(np.diff(starts).tolist())
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

@@ -21,7 +21,6 @@ def rows_of(means: dict[str, float], metric: str, dialogs: int = 12) -> pd.DataF
             "dialog": [f"dialog {dialog}" for dialog, _ in places],
             "services": [f"cluster {dialog // 2}" for dialog, _ in places],
             "policy": [policy for _, policy in places],
-            "heads": "each",
             "budget": 32,
             "metric": metric,
             "value": [means[policy] + 0.01 * random.normal() for _, policy in places],
