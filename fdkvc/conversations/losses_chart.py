@@ -17,6 +17,9 @@ TITLE = "Values that compactions lost, by kind"
 MAX_BARS = 20
 """Most bars; the first are shown."""
 
+LEGEND_COLUMNS = 3
+"""Kinds in a row of the legend: as many as a phone has room for."""
+
 WIDTH = 640
 """Of a picture, in pixels."""
 
@@ -40,7 +43,7 @@ def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
         .encode(
             x=alt.X("lost:Q", axis=alt.Axis(title=None, format="d", tickMinStep=1)),
             y=alt.Y("name:N", sort=None, axis=alt.Axis(title=None, ticks=False, labelLimit=190)),
-            color=alt.Color("kind:N", scale=scale, legend=top_legend()),
+            color=alt.Color("kind:N", scale=scale, legend=top_legend(columns=LEGEND_COLUMNS)),
             order="order:Q",
             tooltip=["name:N", "kind:N", *tips("d", lost="values lost")],
         )

@@ -39,7 +39,7 @@ BUDGETS = (32, 48, 64, 96, 128)
 SIZE = replace(BUDGET, high=MAX_TOKENS)
 """A budget of a replay, up to the length of the longest dialog."""
 
-Row = tuple[str, str, str, str, int, str, float]
+Row = tuple[str, str, str, int, str, float]
 Chunk = tuple[list[Row], list[tuple[Any, ...]]]
 """The rows of some dialogs in both tables of `replay_arguments`."""
 

@@ -2,9 +2,10 @@
 
 1. Dialogs are drawn over all lengths of those that have more tokens than the recommended way keeps;
    where nothing is evicted, nothing is checked.
-2. Each way runs at its own size by words, counted in the model's tokens.
-3. Where the minutes allow some rounds over enough values, the model finds the size of each way, by
-   the same bisection as words; otherwise it reads as many conversations as they allow, once.
+2. Each way runs at its own size by words, counted in the model's tokens, over one conversation
+   after the other, until a quarter of the minutes is over and the model gets enough values right.
+3. While the minutes last, the model finds the size of each way over these conversations, by the
+   same bisection as words. Without enough values it reads more conversations instead.
 4. Only dialogs from which a way evicts count for it, and only values needed after it has evicted.
 """
 
@@ -20,16 +21,15 @@ import pandas as pd
 
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
-from fdkvc.models.answers import FULL, Answers, run_answers, work_of
+from fdkvc.models.answers import CHUNK, FULL, Answers, is_large, run_answers, work_of
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
-from fdkvc.runs.jobs import Execution, Progress
+from fdkvc.runs.jobs import Execution, Progress, worker_count
 from fdkvc.verdict.card import Card, ModelRead, Reading, Way
 from fdkvc.verdict.search import (
-    in_rounds,
     next_place,
     next_sizes,
     sizes_of,
@@ -54,7 +54,8 @@ MINUTES = Field(
 
 MINUTE_TOKENS, MINUTE_WORK = 3_000, 8_500
 """Tokens of the sample for each minute, and tokens that each of two cores may read for it under all
-ways, first or again: about a minute with a pretrained model of 135 million parameters."""
+ways, first or again: about a minute with a pretrained model of 135 million parameters. No more is
+begun; a slower machine reads less of it."""
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, without their whole parts, spread evenly, however many there are."""
@@ -63,9 +64,9 @@ BY_TEXT, BY_ATTENTION = 2, 1
 """How many ways are read of those that see only text, and of those by attention."""
 
 ROUNDS, SIZING_VALUES = 4, 10
-"""Rounds for which the minutes must do, and values that the model must get right in the sample,
-before it finds sizes. Choices: four rounds bisect the sizes below that by words or above it, and of
-fewer values one decides."""
+"""Rounds for which the minutes are to do, and values that the model must get right in what it has
+read, before it finds sizes. Choices: four rounds bisect the sizes below that by words or above it,
+and of fewer values one decides."""
 
 STRANGE, STRANGE_LOSS = 1.5, 2.0
 """From how many tokens a character on a language is strange to a model, and from which loss, in
@@ -185,22 +186,22 @@ def read_card(
     run = _sized(by_words, ratio)
     limit = round(MINUTE_TOKENS * minutes)
     evicting, work = run.sizes[0], _work_of_dialogs(run, model)
-    affordable = _affordable(work, transcripts, sizes, evicting, limit)
-    if affordable is None:
+    sample = _affordable(work, transcripts, sizes, evicting, limit)
+    if not sample:
         raise ValueError(_why_unread(work, transcripts, sizes, evicting, limit))
-    sample, rounds = affordable
     tokens = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in sample}
-    unread = [dialog for dialog in transcripts if dialog.name not in tokens]
-    sizing = Sizing(card, model, sample, tokens, ratio)
-    sizing.read(by_words, rounds, **execution)
+    sizing = Sizing(card, model, sample, tokens, ratio, 60 * minutes)
+    sizing.read(by_words, **execution)
+    names = [dialog.name for dialog in sizing.read_dialogs]
+    unread = [dialog for dialog in transcripts if dialog.name not in names]
     return ModelRead(
         title_of(model),
-        tuple(tokens),
-        sum(tokens.values()),
+        tuple(names),
+        sum(map(tokens.__getitem__, names)),
         sizing.final_readings,
-        partly_read=sum(dialog not in transcripts for dialog in sample),
+        partly_read=sum(dialog not in transcripts for dialog in sizing.read_dialogs),
         unread=sum(bool(sample_of([dialog], sizes, evicting, limit)) for dialog in unread),
-        sizes=sizing.found_sizes if rounds > 1 else {},
+        sizes=sizing.found_sizes,
     )
 
 
@@ -219,43 +220,80 @@ class Sizing:
     """The model's, of each dialog."""
     ratio: float
     """The model's tokens for each of the card's."""
+    seconds: float
+    """For how long it may read."""
 
     def __post_init__(self) -> None:
         self.readings = dict[str, dict[int, Reading]]()
         self.shares = dict[str, dict[int, pd.Series]]()
         """Of values that stay right, by policy and place among `sizes`."""
         self.sizes = sizes_of(self.card.tokens)
+        self.read_dialogs: Sequence[Transcript] = ()
         self.values = 0.0
-        """How many the model gets right with the full cache."""
+        """How many the model gets right in them with the full cache."""
+        self.rounds = 0
 
-    def read(self, next_tries: dict[str, int], rounds: int, **execution: Unpack[Execution]) -> None:
+    def read(self, sizes_by_words: Mapping[str, int], **execution: Unpack[Execution]) -> None:
         """Read the ways at some sizes, then at those that tell their smallest ones.
 
-        Once it is cancelled, a round that was under way is left out.
+        Once it is cancelled, a round after the first that was under way is left out.
         """
-        report, cancelled = execution.pop("on_progress", None), execution.get("cancelled")
-        self.sizes = tuple(sorted({*self.sizes, *next_tries.values()}))
-        self.shares, began = {policy: {} for policy in next_tries}, perf_counter()
-        for number in range(rounds):
-            if report is not None:
-                execution["on_progress"] = partial(_report_round, report, number, rounds, began)
-            run = _sized(next_tries, self.ratio)
-            table = run_answers(run, self.model, self.sample, **execution)
-            if number and cancelled is not None and cancelled.is_set():
-                break
-            check_loss(title_of(self.model), self.sample, table)
-            self._take(next_tries, table)
-            if self.values < SIZING_VALUES:
-                break
-            groups = {policy: [[ALL]] for policy in self.shares}
+        began, report = perf_counter(), execution.pop("on_progress", None)
+        if report is not None:
+            execution["on_progress"] = partial(self._report, report, began)
+        self.sizes = tuple(sorted({*self.sizes, *sizes_by_words.values()}))
+        self.shares = {policy: {} for policy in sizes_by_words}
+        self._read_first(sizes_by_words, began, **execution)
+        cancelled = execution.get("cancelled")
+        groups = {policy: [[ALL]] for policy in self.shares}
+        round_seconds = perf_counter() - began
+        while self.values >= SIZING_VALUES:
+            round_began = perf_counter()
             next_tries = next_sizes(self.shares, self.sizes, self.card.target, groups)
-            if not next_tries:
+            if not next_tries or round_began + round_seconds > began + self.seconds:
                 break
+            run = _sized(next_tries, self.ratio)
+            table = run_answers(run, self.model, self.read_dialogs, **execution)
+            if cancelled is not None and cancelled.is_set():
+                break
+            self._take(next_tries, table)
+            round_seconds = perf_counter() - round_began
+
+    def _read_first(
+        self, sizes_by_words: Mapping[str, int], began: float, **execution: Unpack[Execution]
+    ) -> None:
+        """Read the ways at their sizes by words, over as many conversations as there is time for.
+
+        Raises a ValueError if none was read, or if the language is strange to the model.
+        """
+        run, cancelled = _sized(sizes_by_words, self.ratio), execution.get("cancelled")
+        at_once = worker_count(execution) * (1 if is_large(self.model) else CHUNK)
+        tables = list[pd.DataFrame]()
+        for start in range(0, len(self.sample), at_once):
+            part = self.sample[start : start + at_once]
+            tables.append(run_answers(run, self.model, part, **execution))
+            table = pd.concat(tables, ignore_index=True)
+            read_names = {*table.dialog}
+            self.read_dialogs = [dialog for dialog in self.sample if dialog.name in read_names]
+            check_loss(title_of(self.model), self.read_dialogs, table)
+            self.values = _right_values(table)
+            seconds = perf_counter() - began
+            enough = self.values >= SIZING_VALUES and seconds >= self.seconds / ROUNDS
+            if enough or seconds >= self.seconds or (cancelled is not None and cancelled.is_set()):
+                break
+        if not self.read_dialogs:
+            raise ValueError("it was stopped before it had read a conversation")
+        self._take(sizes_by_words, table)
+
+    def _report(self, report: Callable[[Progress], None], began: float, step: Progress) -> None:
+        """Report how much of the time is over."""
+        seconds = perf_counter() - began
+        share = min(seconds / self.seconds, 1.0)
+        title = f"size {self.rounds + 1}, {step.title}"
+        report(Progress(round(100 * share), 100, title, seconds))
 
     def _take(self, next_tries: Mapping[str, int], table: pd.DataFrame) -> None:
-        full = table[(table.policy == FULL) & (table.metric == "values_right")]
-        full = full.drop_duplicates("dialog")
-        self.values = float((full.value * full["count"]).sum())
+        self.rounds += 1
         readings = readings_of(table, self.tokens)
         for policy, size in next_tries.items():
             wrong_values = 0
@@ -273,7 +311,7 @@ class Sizing:
         Without those whose size is not known yet, or from which nothing is evicted.
         """
         sizes, target = dict[str, int | None](), self.card.target
-        if self.values < SIZING_VALUES:
+        if self.rounds < 2:
             return sizes
         for policy, shares in self.shares.items():
             means = {place: float(values[ALL]) for place, values in shares.items()}
@@ -350,22 +388,19 @@ def _affordable(
     sizes: TurnSizes,
     evicting: int,
     limit: int,
-) -> tuple[list[Transcript], int] | None:
-    """Return a sample of at most `limit` tokens, and in how many rounds it can be read.
+) -> list[Transcript]:
+    """Return a sample of at most `limit` tokens that can be read in time; empty if none can.
 
-    It has fewer where ways read much again; None if no dialog is read in time.
+    It has fewer where ways read much again.
     """
-    for rounds in (ROUNDS, 1):
-        allowed, room = MINUTE_WORK * limit / MINUTE_TOKENS / rounds, limit
-        while sample := sample_of(transcripts, sizes, evicting, room):
-            if rounds > 1 and _values_needed(sample) < SIZING_VALUES:
-                break
-            works = [*map(work, sample)]
-            # One dialog takes one core; several share two.
-            if max(max(works), sum(works) / 2) <= allowed:
-                return sample, rounds
-            room = room * 9 // 10
-    return None
+    allowed, room = MINUTE_WORK * limit / MINUTE_TOKENS, limit
+    while sample := sample_of(transcripts, sizes, evicting, room):
+        works = [*map(work, sample)]
+        # One dialog takes one core; several share two.
+        if max(max(works), sum(works) / 2) <= allowed:
+            break
+        room = room * 9 // 10
+    return sample
 
 
 def _why_unread(
@@ -386,15 +421,11 @@ def _why_unread(
     return f"no conversation needs a value after {evicting:,} tokens, so there is nothing to check"
 
 
-def _report_round(
-    report: Callable[[Progress], None], number: int, rounds: int, began: float, step: Progress
-) -> None:
-    report(in_rounds(step, number, rounds, began))
-
-
-def _values_needed(sample: Sequence[Transcript]) -> int:
-    """Return how many values calls need."""
-    return sum(demand.kind == "call" for dialog in sample for demand in dialog.demands)
+def _right_values(table: pd.DataFrame) -> float:
+    """Return how many values a model gets right with the full cache."""
+    full = table[(table.policy == FULL) & (table.metric == "values_right")]
+    full = full.drop_duplicates("dialog")
+    return float((full.value * full["count"]).sum())
 
 
 def _sized(next_tries: Mapping[str, int], ratio: float) -> Sized:

@@ -279,11 +279,14 @@ def reading_words(reading: Reading) -> str:
 
 
 def short_grid(card: Card) -> Grid:
-    """Return the table of at most six ways: the recommended one, today's, then the smallest."""
+    """Return the table of at most six ways: the recommended one, today's, then the smallest.
+
+    Those that no model has read, though they look at its vectors, are in `card_grid` alone.
+    """
     best = card.best if card.pays else None
     leading = [row for row in (best, card.smaller) if row is not None]
     room = ROWS - len(leading) - (card.today is not None)
-    others = [row for row in card.ways if row.size is not None and row not in leading][:room]
+    others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
     if best is not None:
         rows[0][0] += " ←"
@@ -293,6 +296,10 @@ def short_grid(card: Card) -> Grid:
     if not any(row[-1] for row in rows):
         heads, rows = heads[:-1], [row[:-1] for row in rows]
     return Grid(heads, rows)
+
+
+def _is_listed(candidate: Way) -> bool:
+    return candidate.size is not None and (not candidate.guessed or candidate.reading is not None)
 
 
 def _short_row(card: Card, candidate: Way) -> list[str]:

@@ -1,6 +1,8 @@
 """The card read by a model: which ways, which dialogs, and at which sizes."""
 
 from dataclasses import replace
+from threading import Event
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from fdkvc.models.answers import MEASURED, Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
+from fdkvc.runs.jobs import Progress
 from fdkvc.verdict import checked
 from fdkvc.verdict.card import Card, Way
 from fdkvc.verdict.checked import (
@@ -31,6 +34,14 @@ MODEL = shared_language_model(BUNDLED)
 SIZES = {dialog.name: MODEL.tokens.count_by_turn(dialog) for dialog in DIALOGS}
 TOTALS = [*map(sum, SIZES.values())]
 MEAN = sum(TOTALS) / 2
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no time go by but what a test adds."""
+    now = [0.0]
+    monkeypatch.setattr(checked, "perf_counter", lambda: now[0])
+    return now
 
 
 def long_dialogs(*turns: int) -> tuple[list[Transcript], dict[str, list[int]]]:
@@ -146,7 +157,6 @@ def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
 
 
 def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "ROUNDS", 10)
     monkeypatch.setattr(checked, "MINUTE_WORK", 10**6)
     card = card_of(("fifo", 100), ("sink", 80), ("sinks(h2o)", 99))
     assert read_card(card, MODEL, DIALOGS, workers=1).sizes == {}, "it gets four values right"
@@ -171,11 +181,42 @@ def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.Mo
         assert reading.values - reading.right == losses[size]
 
 
-def test_without_time_or_values_a_model_checks_the_sizes_by_words(
+@pytest.mark.parametrize(
+    ("seconds", "values", "dialogs", "rounds"),
+    [(20, 1, 1, 3), (70, 1, 1, 1), (5, 1, 2, 8), (20, 1_000, 2, 1)],
+)
+def test_reading_ends_with_its_minutes(
+    seconds: int,
+    values: int,
+    dialogs: int,
+    rounds: int,
+    clock: list[float],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(checked, "SIZING_VALUES", 1_000)
-    assert read_card(card_of(("sink", 80)), MODEL, DIALOGS, workers=1).sizes == {}
+    def read_slowly(*arguments: Any, **execution: Any) -> pd.DataFrame:
+        clock[0] += seconds
+        sizes.append(arguments[0].sizes)
+        return run_answers(*arguments, **execution)
+
+    sizes = list[Any]()
+    monkeypatch.setattr(checked, "run_answers", read_slowly)
+    monkeypatch.setattr(checked, "CHUNK", 1)
+    monkeypatch.setattr(checked, "SIZING_VALUES", values)
+    seen = list[Progress]()
+    card = card_of(("sink", 80), ("fifo", 100))
+    read = read_card(card, MODEL, DIALOGS, 1, workers=1, on_progress=seen.append)
+    assert read.dialogs == dialogs
+    assert len(sizes) - dialogs + 1 <= rounds
+    assert clock[0] <= max(60, seconds * dialogs), "no round is begun that would end too late"
+    assert bool(read.sizes) == (rounds > 1), "one round finds no size"
+    assert all(step.total == 100 for step in seen)
+
+
+def test_what_is_stopped_at_once_has_read_nothing() -> None:
+    cancelled = Event()
+    cancelled.set()
+    with pytest.raises(ValueError, match="stopped before it had read"):
+        read_card(card_of(("sink", 80)), MODEL, DIALOGS, workers=1, cancelled=cancelled)
 
 
 def test_a_language_is_strange_by_the_loss_of_the_full_cache() -> None:
@@ -189,7 +230,6 @@ def test_a_language_is_strange_by_the_loss_of_the_full_cache() -> None:
 
 
 def test_a_model_reads_each_way_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "ROUNDS", 1)
     monkeypatch.setattr(checked, "BY_TEXT", 3)
     few, many = min(TOTALS), max(TOTALS)
     ways = ("fifo", 160), ("sink", 80), ("reread(messages(fifo))", 200), ("sinks(h2o)", many)

@@ -301,8 +301,9 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
     st.caption(Markdown("\n").join(map(Markdown("- {}").format, card.notes)))
     show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
-        worst = f"The worst {len(card.losses)} of {count(card.lost, 'loss', 'losses')}"
-        st.caption(plain(f"{worst}; a click shows where the value was given and needed."))
+        hidden = card.lost - len(card.losses)
+        others = f", and {hidden:,} more" if hidden else ""
+        st.caption(plain(f"What was lost{others}: a click shows where it was given and needed."))
     for place, (need, words) in enumerate(card.losses):
         st.button(
             Markdown("**{}** {}").format(clipped(need.value, 48), words),
@@ -312,7 +313,8 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
             on_click=_go_to,
             args=(scope, need),
         )
-    st.caption(plain(card.note))
+    with st.expander("What these columns count"):
+        st.caption(plain(card.note))
 
 
 # ------------------------------------------------------------------------------- the transcript

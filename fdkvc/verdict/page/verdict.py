@@ -268,14 +268,21 @@ def _ways(file: DialogFile, encoding: Encoding) -> tuple[Policy, ...]:
 
 
 def _shown_values(card: Card) -> list[tuple[Field, Any]]:
-    """Return the values with which the transcript shows the recommended way."""
-    best = card.best
-    if best is None or best.size is None:
+    """Return the values with which the transcript shows the card's way."""
+    candidate = _shown_way(card)
+    if candidate is None:
         return []
-    names = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != best]
-    names = [*names[:1], best.policy]
-    size = shown_size(best.size)
-    return [(choices.POLICIES, (*names,)), (choices.WHOSE, best.policy), (choices.BUDGET, size)]
+    names = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != candidate]
+    names = [*names[:1], candidate.policy]
+    values: list[tuple[Field, Any]] = [(choices.POLICIES, (*names,))]
+    values.append((choices.WHOSE, candidate.policy))
+    values.append((choices.BUDGET, shown_size(candidate.tried)))
+    return values
+
+
+def _shown_way(card: Card) -> Way | None:
+    """Return the recommended way, or else the first one; None if there is none."""
+    return card.best or next(iter(card.ways), None)
 
 
 def shown_size(size: int) -> int:
@@ -323,8 +330,8 @@ def _show_reader(page: str, known: Known) -> None:
     """Show how far the model is that reads, and offer that it reads longer."""
     check = known.check
     if check is not None and not check.finished:
-        title = "SmolLM2 is reading: "
-        show_progress(check, "Stop", f"{page}/check/stop", "It is by words only then.", title)
+        title = "SmolLM2 is checking: "
+        show_progress(check, "Stop", f"{page}/check/stop", "Use what it has read so far.", title)
     elif check is not None:
         if check.result is None:
             st.caption(plain(check.problem))
@@ -423,11 +430,11 @@ def open_loss(
 def _show_setting(
     page: str, file: DialogFile, replayed: ReplayRun, card: Card, scroll: bool = False
 ) -> None:
-    """Show the recommended setting at its worst loss, if there is a setting, and rerun the page."""
-    values, best = _shown_values(card), card.best
-    if not values or best is None:
+    """Show the card's way at its worst loss, if there is a way, and rerun the page."""
+    values, candidate = _shown_values(card), _shown_way(card)
+    if candidate is None:
         return
-    for row in worst_losses(replayed.lost(best.policy, best.size or 0), 1).to_dict("records"):
+    for row in worst_losses(replayed.lost(candidate.policy, candidate.tried), 1).to_dict("records"):
         open_loss(page, file, replayed.recordings, row, values[0][1], scroll)
     fields.hold_and_rerun(page, values)  # nothing was lost
 
@@ -435,7 +442,8 @@ def _show_setting(
 def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line and the files."""
     file = known.run.file
-    if any(held(page, field) != value for field, value in _shown_values(card)[1:]) and st.button(
+    shown_values = _shown_values(card) if card.best is not None else []
+    if any(held(page, field) != value for field, value in shown_values[1:]) and st.button(
         "Show this setting in the transcript",
         key=f"{page}/verdict/show",
         icon=":material/visibility:",
