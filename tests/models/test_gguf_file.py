@@ -333,8 +333,8 @@ def test_a_model_over_the_machines_memory_is_refused_before_it_is_read(
     folder: Path, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_folder, "machine_memory", lambda: 20_000)
-    monkeypatch.setattr(GgufFile, "__getitem__", None)
-    monkeypatch.setattr(language_model, "_StoredWeights", None)
+    monkeypatch.setattr(GgufFile, "read_blocks", None)
+    monkeypatch.setattr(language_model, "FolderArrays", None)
     (tmp_path / "made.gguf").write_bytes(gguf_bytes(*parts))
     for path in (folder, tmp_path / "made.gguf"):
         with pytest.raises(ValueError, match=r"it takes 0\.0 GB of memory, but ") as caught:

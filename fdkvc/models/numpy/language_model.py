@@ -5,12 +5,11 @@ and ``tokenizer.json``; `fdkvc.models.numpy.gguf_file` takes the same from a GGU
 """
 
 import hashlib
-import json
-import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Protocol
@@ -33,7 +32,6 @@ from fdkvc.models.numpy.families import (
 from fdkvc.models.numpy.gguf_file import NAMED_MODELS, GgufFile, find_model, is_gguf, read_gguf
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.model_folder import (
-    all_finite,
     check_memory,
     check_model_folder,
     count_numbers,
@@ -42,6 +40,7 @@ from fdkvc.models.numpy.model_folder import (
     read_json,
     weight_files,
 )
+from fdkvc.models.numpy.stored_arrays import FolderArrays, StoredArrays
 from fdkvc.models.numpy.text_cache import (
     EvictingCache,
     ModelCache,
@@ -50,12 +49,6 @@ from fdkvc.models.numpy.text_cache import (
 )
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy
-
-BLOCK = 64
-"""Rows of a matrix that are transposed at once."""
-
-PRECISIONS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""Supported types of *safetensors*, and their NumPy types in a file."""
 
 OWN_MODELS = "FDKVC_MODELS"
 """The environment variable with the paths of a user's models, one a line; `fdkvc app` sets it."""
@@ -218,11 +211,11 @@ def load_decoder(
     stored: Path | GgufFile, on_progress: Callable[[float], object] = lambda share: None
 ) -> Decoder:
     """Read a decoder from a folder or file; errors name the file and the problem."""
-    arrays: Mapping[str, Floats]
+    arrays: StoredArrays
     if isinstance(stored, Path):
         check_memory(4 * check_model_folder(stored))
         config = read_json(stored / "config.json")
-        arrays = _StoredWeights(stored)
+        arrays = FolderArrays(stored)
     else:
         check_memory(4 * stored.numbers)
         config = stored.config
@@ -259,18 +252,25 @@ def load_decoder(
 class _Weights:
     """The weights of a model by their names in a folder of *transformers*."""
 
-    arrays: Mapping[str, Floats]
+    arrays: StoredArrays
     shape: Shape
     family: Family
     scales: Multipliers
 
     def take(self, name: str, *size: int) -> Floats:
+        self._check(name, size)
+        return self.arrays[name]
+
+    def _blocks(self, name: str, *size: int) -> Iterator[Floats]:
+        self._check(name, size)
+        return self.arrays.blocks(name)
+
+    def _check(self, name: str, size: tuple[int, ...]) -> None:
         if name not in self.arrays:
             raise ValueError(f"its weights lack {name}")
-        array = self.arrays[name]
-        if array.shape != size:
-            raise ValueError(f"{name} has shape {array.shape}, but the model's sizes say {size}")
-        return array
+        shape = self.arrays.shape(name)
+        if shape != size:
+            raise ValueError(f"{name} has shape {shape}, but the model's sizes say {size}")
 
     def layer(self, number: int, rotates: bool) -> Layer:
         place = f"model.layers.{number}"
@@ -285,15 +285,21 @@ class _Weights:
             parts[part] = self.take(name, count * h, shape.width)
         if self.scales.attention_multiplier:
             parts["q"] = parts["q"] * np.float32(self.scales.attention_multiplier * h**0.5)
-        gate = self.take(f"{place}.mlp.gate_proj.weight", inner, shape.width)
-        up = self.take(f"{place}.mlp.up_proj.weight", inner, shape.width)
-        output = self.take(f"{place}.self_attn.o_proj.weight", shape.width, shape.heads * h)
-        down = self.take(f"{place}.mlp.down_proj.weight", shape.width, inner)
+        projections = self._paired(parts)
+        output_width = shape.heads * h
+        gate = self._blocks(f"{place}.mlp.gate_proj.weight", inner, shape.width)
+        up = self._blocks(f"{place}.mlp.up_proj.weight", inner, shape.width)
+        output = self._blocks(f"{place}.self_attn.o_proj.weight", shape.width, output_width)
+        down = self._blocks(f"{place}.mlp.down_proj.weight", shape.width, inner)
+        norms = f"{place}.input_layernorm.weight", f"{place}.post_attention_layernorm.weight"
+        # The weights of a norm are folded into the matrices that follow it.
+        of_attention, of_network = (self.take(name, shape.width) for name in norms)
+        rows = sum(map(len, projections))
         return Layer(
-            self._joined(f"{place}.input_layernorm.weight", *self._paired(parts)),
-            _transposed([output], scale),
-            self._joined(f"{place}.post_attention_layernorm.weight", gate, up),
-            _transposed([down], scale),
+            _transposed(projections, (rows, shape.width), of_attention),
+            _transposed(output, (shape.width, output_width), scale),
+            _transposed(chain(gate, up), (2 * inner, shape.width), of_network),
+            _transposed(down, (shape.width, inner), scale),
             self._bias(f"{place}.self_attn", heads) if self.family.biases else None,
             self._head_norms(f"{place}.self_attn") if self.family.head_norms else None,
             rotates,
@@ -310,10 +316,6 @@ class _Weights:
             paired.append(array if name == "v" else halves.swapaxes(1, 2).reshape(array.shape))
         return paired
 
-    def _joined(self, norm: str, *parts: Floats) -> Floats:
-        """Return matrices as one, with the weights of the norm before them folded in."""
-        return _transposed(parts, self.take(norm, self.shape.width))
-
     def _bias(self, place: str, heads: Mapping[str, int]) -> Floats:
         parts = {}
         for part, count in heads.items():
@@ -329,55 +331,14 @@ class _Weights:
         return np.stack(rows)
 
 
-def _transposed(matrices: Sequence[Floats], scale: float | Floats = 1.0) -> Floats:
-    """Return scaled matrices (·, d), one under the other, as a right factor (d, ·)."""
-    turned = np.empty((matrices[0].shape[1], sum(map(len, matrices))), np.float32)
+def _transposed(
+    blocks: Iterable[Floats], shape: tuple[int, int], scale: float | Floats = 1.0
+) -> Floats:
+    """Return the scaled rows (n, d) of blocks, one under the other, as a right factor (d, n)."""
+    turned = np.empty(shape[::-1], np.float32)
     end = 0
-    for matrix in matrices:
-        # In blocks, which a processor's cache holds: three times as fast.
-        for first in range(0, len(matrix), BLOCK):
-            rows = matrix[first : first + BLOCK] * np.asarray(scale, np.float32)
-            turned[:, end : end + len(rows)] = rows.T
-            end += len(rows)
+    for block in blocks:
+        rows = block * np.asarray(scale, np.float32)
+        turned[:, end : end + len(rows)] = rows.T
+        end += len(rows)
     return turned
-
-
-class _StoredWeights(Mapping[str, Floats]):
-    """The arrays of a checked folder by name, read and converted when one is looked up."""
-
-    def __init__(self, folder: Path) -> None:
-        self._places: dict[str, tuple[Path, str, tuple[int, ...], int]] = {}
-        for path in weight_files(folder):
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                header = json.loads(file.read(size))
-            for name, array in header.items():
-                if name == "__metadata__":
-                    continue
-                kind = array["dtype"]
-                if kind not in PRECISIONS:
-                    raise ValueError(
-                        f"{name[:80]} has numbers of the type {kind}, but must have one of "
-                        + ", ".join(PRECISIONS)
-                    )
-                start = 8 + size + array["data_offsets"][0]
-                self._places[name] = path, kind, tuple(array["shape"]), start
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, name: str) -> Floats:
-        path, kind, shape, start = self._places[name]
-        numbers = np.fromfile(path, PRECISIONS[kind], math.prod(shape), offset=start)
-        if kind == "BF16":  # the upper half of a number in single precision
-            numbers = (numbers.astype("<u4") << 16).view("<f4")
-        array = numbers.astype(np.float32, copy=False).reshape(shape)
-        if not all_finite(array):
-            raise ValueError(f"{name[:80]} holds a number that is not finite")
-        return array
