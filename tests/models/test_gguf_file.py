@@ -166,7 +166,7 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "a tensor of five axes": (lying(b"token_embd.weight", "I", 5), "a tensor of 5 axes"),
     "an unknown type of numbers": (with_tensor("output.weight", 4, (2, 2), 99), "type 4, which"),
     "whole numbers": (
-        with_tensor("output.weight", 26, (24, 300), 28_800),
+        with_tensor("output.weight", 26, (300, 24), 28_800),
         "lm_head.weight has numbers of the type I32, which is not supported",
     ),
     "no blocks": (with_tensor("output.weight", 8, (2, 30), 99), "no whole number of blocks"),
