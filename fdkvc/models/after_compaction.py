@@ -20,7 +20,7 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count
 from fdkvc.models.answers import FULL, AnswerReader, Answers, read_together
-from fdkvc.models.loaded import load_named
+from fdkvc.models.loaded import NamedModel
 from fdkvc.models.numpy.head_recordings import AT_ONCE
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.text_cache import read
@@ -35,9 +35,15 @@ AFTER_TOKENS = 1_000
 
 def forgot_with_model(options: Namespace) -> None:
     """Run ``forgot`` in the tokens of a model, which reads on if its context is long enough."""
-    loaded = load_named(options.model, lambda error: warn(f"No model reads on: {error}."))
-    on_result = None if loaded.model is None else partial(read_on, loaded.model)
-    forgot_command(options, loaded.encoding, on_result)
+    named = NamedModel(options.model)
+    on_result = None
+    try:
+        if named.model is not None:
+            on_result = partial(read_on, named.model)
+    except ValueError as error:
+        _ = named.encoding  # an error of its own ends the command
+        warn(f"No model reads on: {error}.")
+    forgot_command(options, named.encoding, on_result)
 
 
 def read_on(

@@ -1,38 +1,33 @@
-"""What ``--model`` names, loaded once: a tokenizer, and the model that reads its tokens."""
+"""What ``--model`` names: a tokenizer, and the model that reads its tokens."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 
 
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """A tokenizer and, unless no model was named or it cannot be read, the model."""
+@dataclass(frozen=True)
+class NamedModel:
+    """A model by its name; without one, the shipped tokenizer alone.
 
-    encoding: Encoding
-    """The tokens in which sizes are counted."""
-    model: LanguageModel | None = None
-    """The model that can read them."""
-
-
-def load_named(
-    name: str | None, on_failure: Callable[[ValueError], object] | None = None
-) -> Loaded:
-    """Return what a name means; without one, the shipped tokenizer alone.
-
-    Raises a ValueError if it cannot be loaded. With `on_failure` only if its tokenizer cannot, and
-    the error of the model goes there.
+    Its parts are loaded when they are first looked up, and then stay; a ValueError says why one
+    cannot be loaded.
     """
-    if not name:
-        return Loaded(Encoding())
-    try:
-        model = load_language_model(name)
-    except ValueError as error:
-        if on_failure is None:
-            raise
-        encoding = Encoding.of_model(name)
-        on_failure(error)
-        return Loaded(encoding)
-    return Loaded(Encoding.of_loaded(name, model.tokens), model)
+
+    name: str | None
+    """See `fdkvc.models.numpy.gguf_file.find_model`."""
+
+    @cached_property
+    def model(self) -> LanguageModel | None:
+        """The model that can read tokens."""
+        if not self.name:
+            return None
+        model = load_language_model(self.name)
+        Encoding.of_loaded(self.name, model.tokens)  # then `encoding` need not load them again
+        return model
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The tokens in which sizes are counted; the model itself need not be readable."""
+        return Encoding.of_model(self.name)

@@ -10,8 +10,7 @@ from fdkvc.conversations.sources import Sources, skipped_text
 from fdkvc.core.attention import SPEAKERS
 from fdkvc.core.recordings import Recording
 from fdkvc.explain.notes import kinds_in, missing_value_notes, pinned_notes
-from fdkvc.models.loaded import load_named
-from fdkvc.models.numpy.encoding import Encoding
+from fdkvc.models.loaded import NamedModel
 from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import baseline_of, usable, with_pinned_prompts
@@ -30,8 +29,8 @@ def dialogs(options: Namespace) -> None:
     sources, settings = settings_from(Sources, options), _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
     today = None if shape is None else Today.read(options.today)
-    loaded = load_named(options.model)
-    encoding = Encoding.of_model(options.tokens) if options.tokens else loaded.encoding
+    model = NamedModel(options.model).model
+    encoding = NamedModel(options.tokens or options.model).encoding
     recordings, digest = sources.read_recordings()
     recordings, skipped = encoding.in_tokens(recordings)
     warn_each([skipped_text(skipped)])
@@ -51,11 +50,11 @@ def dialogs(options: Namespace) -> None:
         run = ReplayRun.measure(settings, recordings, run_fields, **execution)
     if run.card is not None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
-        if loaded.model is None:
+        if model is None:
             advice = "add --model smollm2" if installed() else NO_MODEL
             warn_each([f"Not read by a model: {advice}."])
         else:
-            run = _read(run, loaded.model, options)
+            run = _read(run, model, options)
     # 3. What is printed and written.
     text = run.tables_text if options.tables else None
     if options.json:
