@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from math import floor, log10
-from typing import Any
 
 from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, RIGHT_AND_LIKELY, Fitted, Forgot
 from fdkvc.conversations.forgot_history import SUMMARY, Need
 from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
+from fdkvc.core.json_input import Fields
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
 from fdkvc.policies.ways import CLEARED, CLEARING_EDIT
@@ -369,12 +369,12 @@ def as_json(
     return json.dumps(content, indent=1, ensure_ascii=False)
 
 
-def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[dict[str, Any]]:
+def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[Fields]:
     """Return what each way keeps, what came back of what it does not hold, and what it cost."""
     return [_way_row(fitted, prices) for fitted in result.ways]
 
 
-def _way_row(fitted: Fitted, prices: Prices) -> dict[str, Any]:
+def _way_row(fitted: Fitted, prices: Prices) -> Fields:
     costs = fitted.rewrite.costs(prices)[-1:] if fitted.rewrite else []
     spent, alternative = costs[0] if costs else (None, None)
     return {
@@ -396,7 +396,7 @@ def _way_row(fitted: Fitted, prices: Prices) -> dict[str, Any]:
     }
 
 
-def losses_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
+def losses_rows(result: Forgot, words: bool = True) -> list[Fields]:
     """Return the values that the first way does not hold, the worst loss first.
 
     Without `words`, a value is its kind and length.
@@ -420,7 +420,7 @@ def losses_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
     ]
 
 
-def rules_rows(result: Forgot, words: bool = True) -> list[dict[str, Any]]:
+def rules_rows(result: Forgot, words: bool = True) -> list[Fields]:
     """Return the user's rules, and whether each stands word for word in what stayed."""
     messages = result.session.messages
     return [

@@ -23,6 +23,9 @@ from fdkvc.core.words import error_reason
 JsonObject = Mapping[str, Any]
 """An object of JSON, which is not changed."""
 
+Fields = dict[str, Any]
+"""The fields of an object that is made, by their names."""
+
 WORDS: Mapping[type, str] = {
     dict: "an object",
     list: "a list",
@@ -183,12 +186,12 @@ def of_kind(value: Any, kind: type) -> Any:
     return value if type(value) is kind else kind()
 
 
-def objects_of(value: Any) -> list[dict[str, Any]]:
+def objects_of(value: Any) -> list[Fields]:
     """Return the objects in a list; none of any other value."""
     return [item for item in of_kind(value, list) if isinstance(item, dict)]
 
 
-def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict[str, Any], str]]:
+def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[Fields, str]]:
     """Yield each value of a list, which must be an object, and its place."""
     for index, value in enumerate(values):
         place_of_value = f"{place}, {noun} {index}"
@@ -197,12 +200,12 @@ def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[dict
 
 def listed_objects(
     owner: JsonObject, name: str, noun: str, place: str
-) -> Iterator[tuple[dict[str, Any], str]]:
+) -> Iterator[tuple[Fields, str]]:
     """Yield the objects of an optional list in a field, as `objects` does."""
     return objects(optional(owner, name, list, place), noun, place)
 
 
-def check_object(value: Any, place: str) -> dict[str, Any]:
+def check_object(value: Any, place: str) -> Fields:
     """Return a value that must be an object."""
     if not isinstance(value, dict):
         raise ValueError(f"{place} is not an object")

@@ -19,7 +19,7 @@ from fdkvc.conversations.formats.base import Dialogs, Format, Placed, parts_in
 from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
 from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
-from fdkvc.core.json_input import JsonObject, check_structure, of_kind, parse_json
+from fdkvc.core.json_input import Fields, JsonObject, check_structure, of_kind, parse_json
 from fdkvc.core.limits import (
     MAX_CONTEXT_MESSAGES,
     MAX_DIALOG_FILE_LINES,
@@ -60,9 +60,6 @@ LEFT_BRANCH = "message before which the user went back"
 NO_SUMMARY = "The file has its boundary, but not its summary."
 """A note on a compaction."""
 
-Line = tuple[JsonObject, str]
-"""The object of a line, and its place, such as "line 12"."""
-
 
 def agent_format(
     key: str,
@@ -79,7 +76,7 @@ def log_format(
     label: str,
     recognizes: Callable[[str], bool],
     reader: Callable[[Unread], "Reader"],
-    lines: Callable[[str, Unread], Iterator[Line]],
+    lines: Callable[[str, Unread], Iterator[Placed]],
 ) -> Format:
     """Return a format of logs whose `lines` may be parts of one object."""
 
@@ -184,7 +181,7 @@ def _is_list(text: str) -> bool:
     return re.match(r"\s*\[\s*\{", text) is not None
 
 
-def lines_of(text: str, unread: Unread) -> Iterator[Line]:
+def lines_of(text: str, unread: Unread) -> Iterator[Placed]:
     """Yield the object of each line; count the lines without one, and name the first of them."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     if _is_list(text):
@@ -222,7 +219,7 @@ class Thread:
         """As `turns_of_parts` restates them; more lines may still join an answer of the model."""
         self._parts: dict[int, set[str]] = {}  # the parts of each answer that lines joined, as JSON
         self.contexts: list[list[int]] = [[]]
-        self.compactions: list[dict[str, Any]] = []
+        self.compactions: list[Fields] = []
         self.kept = 0
         """Number of messages in all contexts but the last."""
         self.notes: list[str] = []
@@ -548,13 +545,13 @@ def whole_number(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def summary_of(text: Any) -> list[dict[str, Any]]:
+def summary_of(text: Any) -> list[Fields]:
     """Return a summary as a message, or none if it is no text with words."""
     is_text = isinstance(text, str) and text.strip()
     return [{"role": "user", "content": text, "tool_calls": []}] if is_text else []
 
 
-def turns_of_answer(message: JsonObject, place: str, unread: Unread) -> Iterator[Line]:
+def turns_of_answer(message: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     """Yield a message as chat messages, without what the model thought and without empty ones."""
     content = message.get("content", message.get("parts"))
     if isinstance(content, str):

@@ -37,6 +37,7 @@ from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.conversations.tools import LISTS, listed_tools
 from fdkvc.core.json_input import (
+    Fields,
     JsonObject,
     objects,
     objects_of,
@@ -275,7 +276,7 @@ def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Iterator[Pla
     yield from turns_of_parts(message, place, unread)
 
 
-def _in_parts(message: dict[str, Any], is_assistant: bool) -> dict[str, Any]:
+def _in_parts(message: Fields, is_assistant: bool) -> Fields:
     """Return a message with parts for the calls and results in its words."""
     content = message.get("content")
     parts: list[Any] = []
@@ -289,7 +290,7 @@ def _in_parts(message: dict[str, Any], is_assistant: bool) -> dict[str, Any]:
     return {**message, "content": parts} if is_changed else message
 
 
-def _of_calls(message: dict[str, Any], unread: Unread) -> dict[str, Any]:
+def _of_calls(message: Fields, unread: Unread) -> Fields:
     """Return a message whose words are calls with ``tool_calls``, if their form is known."""
     content = message.get("content")
     call_source = message if content is None else content

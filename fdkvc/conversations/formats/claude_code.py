@@ -16,14 +16,13 @@ from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import (
-    Line,
     Reader,
     Thread,
     agent_format,
     turns_of_answer,
     unread_line,
 )
-from fdkvc.conversations.formats.base import parts_in
+from fdkvc.conversations.formats.base import Placed, parts_in
 from fdkvc.core.json_input import JsonObject, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
@@ -77,7 +76,7 @@ class _Agent(Thread):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.answers: dict[str, int] = {}  # by message.id: the message
-        self.pending: Line | None = None  # a boundary without summary
+        self.pending: Placed | None = None  # a boundary without summary
         self.waiting: list[Callable[[], int | None]] = []  # what was put back before the summary
         self.late = set[str]()  # lines that stayed at the last boundary, and come after it
 

@@ -9,13 +9,13 @@ were rolled back leave it.
 from collections.abc import Iterable
 
 from fdkvc.conversations.formats.agents import (
-    Line,
     Reader,
     Thread,
     agent_format,
     call_ids,
     unread_line,
 )
+from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.core.json_input import JsonObject, objects_of, of_kind
@@ -69,7 +69,7 @@ def _key(message: JsonObject) -> tuple[str, str, tuple[str, ...]]:
 class _Reader(Reader):
     def __init__(self, unread: Unread) -> None:
         super().__init__(unread)
-        self.items: list[Line] = []  # since the last compaction
+        self.items: list[Placed] = []  # since the last compaction
 
     def read(self, line: JsonObject, place: str) -> None:
         kind, payload = line.get("type"), line.get("payload")

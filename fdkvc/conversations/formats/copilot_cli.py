@@ -6,7 +6,6 @@ Events with an ``agentId`` belong to a subagent.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from fdkvc.conversations.formats.agents import (
     Reader,
@@ -17,7 +16,7 @@ from fdkvc.conversations.formats.agents import (
     whole_number,
 )
 from fdkvc.conversations.formats.base import parts_in
-from fdkvc.core.json_input import JsonObject, of_kind
+from fdkvc.core.json_input import Fields, JsonObject, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -96,7 +95,7 @@ class _Reader(Reader):
         )
 
 
-def _answer(text: str, data: JsonObject) -> dict[str, Any]:
+def _answer(text: str, data: JsonObject) -> Fields:
     """Return an answer with its calls as a message."""
     thinking = [{"type": "thinking"}] * bool(data.get("reasoningText"))
     calls = [
@@ -106,11 +105,11 @@ def _answer(text: str, data: JsonObject) -> dict[str, Any]:
     return {"role": "assistant", "content": [*thinking, {"type": "text", "text": text}, *calls]}
 
 
-def _result(data: JsonObject) -> dict[str, Any]:
+def _result(data: JsonObject) -> Fields:
     """Return what a tool returned as a message."""
     match data:
         case {"success": False, "error": {"message": str(text)}}:
-            part: dict[str, Any] = {"content": text, "is_error": True}
+            part: Fields = {"content": text, "is_error": True}
         case {"result": {"content": str(text)}}:
             part = {"content": text}
         case _:

@@ -33,7 +33,7 @@ from fdkvc.conversations.formats.parts import is_call_field
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import JsonObject, objects_of, of_kind, parse_within
+from fdkvc.core.json_input import Fields, JsonObject, objects_of, of_kind, parse_within
 from fdkvc.core.limits import MAX_DIALOGS, MAX_PLACES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
@@ -74,7 +74,7 @@ class Items:
 
     path: Path
     """The names of fields and numbers of items that lead to it."""
-    items: list[dict[str, Any]]
+    items: list[Fields]
     """The objects, each as `unwrapped` returns it."""
     value: Any
     """The list or object that has them."""
@@ -270,7 +270,7 @@ def _flat(message: JsonObject, parent: str, numbers: Iterator[int]) -> Iterator[
         yield from _flat(reply, key, numbers)
 
 
-def _attributes(values: list[Any]) -> dict[str, Any]:
+def _attributes(values: list[Any]) -> Fields:
     """Return the fields of a list of OpenTelemetry's attributes, none of another list."""
     fields = {}
     for item in values:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of, run_name
-from fdkvc.core.json_input import JsonObject, optional, require
+from fdkvc.core.json_input import Fields, JsonObject, optional, require
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import TooLargeError
@@ -67,11 +67,11 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
         yield _restated(attached.put_back(message), location, unread), location
 
 
-def _restated(message: JsonObject, location: str, unread: Unread) -> dict[str, Any]:
+def _restated(message: JsonObject, location: str, unread: Unread) -> Fields:
     """Return a message with the error of a tool before its words, and its calls as they are."""
     error, content = optional(message, "error", dict, location), message.get("content")
     unread.fields(error, {"message", "type"})
-    fields: dict[str, Any] = {}
+    fields: Fields = {}
     if error_text := optional(error, "message", str, location):
         parts = content if isinstance(content, list) else [content or ""]
         fields["content"] = [error_text, *parts]

@@ -8,7 +8,15 @@ from typing import Any
 from fdkvc.conversations.formats.base import restated
 from fdkvc.conversations.formats.calls import blocks
 from fdkvc.conversations.formats.parts import KINDS
-from fdkvc.core.json_input import JsonObject, check_object, objects_of, of_kind, optional, require
+from fdkvc.core.json_input import (
+    Fields,
+    JsonObject,
+    check_object,
+    objects_of,
+    of_kind,
+    optional,
+    require,
+)
 from fdkvc.core.transcripts import ASSISTANTS, USERS, clean_name
 from fdkvc.core.unread import Unread, bare, is_thinking
 from fdkvc.core.words import name_list, name_set
@@ -77,7 +85,7 @@ def _role_of(name: str) -> str:
     return ROLES.get(key, key) if is_known or is_thinking(key) else ""
 
 
-def unwrapped(message: JsonObject) -> dict[str, Any]:
+def unwrapped(message: JsonObject) -> Fields:
     """Return a message as one object, with its speaker in ``role`` where it is known."""
     fields = dict(message)
     path = fields.get("id")
@@ -104,7 +112,7 @@ def is_message(value: Any) -> bool:
     return isinstance(value, dict) and not unwrapped(value).keys().isdisjoint(("role", "from"))
 
 
-def as_message(sent: JsonObject, place: str, unread: Unread) -> dict[str, Any]:
+def as_message(sent: JsonObject, place: str, unread: Unread) -> Fields:
     """Return a message with its speaker in ``role`` and its words in ``content``."""
     message = unwrapped(sent)
     if "role" not in message and "from" in message:
@@ -143,7 +151,7 @@ def as_message(sent: JsonObject, place: str, unread: Unread) -> dict[str, Any]:
     return restated(message, *repeated)
 
 
-def of_chatgpt(message: JsonObject, place: str, unread: Unread) -> dict[str, Any]:
+def of_chatgpt(message: JsonObject, place: str, unread: Unread) -> Fields:
     """Return a message of ChatGPT, whose ``content`` is an object, with a list of parts.
 
     What the assistant addresses to a tool, its ``recipient``, is a call; what tools answer is a
@@ -162,9 +170,7 @@ def of_chatgpt(message: JsonObject, place: str, unread: Unread) -> dict[str, Any
     return spoken
 
 
-def parts_of_content(
-    content: JsonObject, location: str, unread: Unread
-) -> Iterator[dict[str, Any]]:
+def parts_of_content(content: JsonObject, location: str, unread: Unread) -> Iterator[Fields]:
     """Yield what a content says as parts of a chat message; what is empty is left out."""
     kind = optional(content, "content_type", str, location)
     if kind in THOUGHTS:
@@ -192,7 +198,7 @@ def _is_items(value: Any) -> bool:
     return bool(items) and all("type" in of_kind(item, dict) for item in items)
 
 
-def _count_beside(message: dict[str, Any], parts: Any, unread: Unread) -> None:
+def _count_beside(message: Fields, parts: Any, unread: Unread) -> None:
     """Count the words beside parts that these do not repeat."""
     joined = "".join(texts_in(parts)).split()
     for name in ("content", *WORDS):

@@ -11,11 +11,11 @@ from heapq import heappop, heappush
 
 from fdkvc.conversations.formats.agents import (
     BOOKKEEPING,
-    Line,
     Reader,
     log_format,
     summary_of,
 )
+from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.json_input import (
     JsonObject,
@@ -36,7 +36,7 @@ TRIGGERS = {"True": "auto", "False": "manual"}
 """What began a compaction, by the field ``auto`` of the part that asks for it."""
 
 
-def _messages(text: str, unread: Unread) -> Iterator[Line]:
+def _messages(text: str, unread: Unread) -> Iterator[Placed]:
     """Yield each message, with its time and the session's folder as other logs have them."""
     check_structure(text.encode())
     value = parse_json(text)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.calls import ARGUMENTS, METHODS, UNKNOWN_CALL, calls_in
-from fdkvc.core.json_input import JsonObject, check_object, optional, parse_within, require
+from fdkvc.core.json_input import Fields, JsonObject, check_object, optional, parse_within, require
 from fdkvc.core.unread import Unread, bare, is_thinking
 from fdkvc.core.words import name_list, name_set
 
@@ -140,11 +140,11 @@ def turns_of_parts(message: JsonObject, place: str, unread: Unread) -> Iterator[
         yield {"tool_calls": [], **turn, "topic": message.get("topic")}, place
 
 
-def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> list[dict[str, Any]]:
+def _turns_of(typed: Iterable[Fields], role: Any, unread: Unread) -> list[Fields]:
     """Return the turns of typed parts: words and calls join until a result is between them."""
-    turns: list[dict[str, Any]] = []
-    turn: dict[str, Any] | None = None  # the last one, if words and calls may still join it
-    returned: list[dict[str, Any]] = []  # the results that stand in its calls
+    turns: list[Fields] = []
+    turn: Fields | None = None  # the last one, if words and calls may still join it
+    returned: list[Fields] = []  # the results that stand in its calls
     copies = set[str]()  # of the calls so far: a message may have them in two fields
     for part in typed:
         kind = str(part.get("type"))
@@ -173,7 +173,7 @@ def _turns_of(typed: Iterable[dict[str, Any]], role: Any, unread: Unread) -> lis
     return [*turns, *returned]
 
 
-def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterator[dict[str, Any]]:
+def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterator[Fields]:
     """Yield a part with its ``type``, also if only a field says what it is."""
     part = {"text": part} if isinstance(part, str) else part
     part = check_object(part, f"{place}: a part of 'content'")
@@ -215,7 +215,7 @@ def _is_silent(name: str) -> bool:
 # ------------------------------------------------------------------------------- results
 
 
-def _result(part: JsonObject) -> dict[str, Any]:
+def _result(part: JsonObject) -> Fields:
     """Return a result as a message of a tool."""
     content = part.get("content")
     field, words = _returned(part) if content is None else ("content", content)
@@ -253,9 +253,7 @@ def _is_text(part: Any) -> bool:
 # ------------------------------------------------------------------------------- calls
 
 
-def _calls_in(
-    part: JsonObject, kind: str, unread: Unread
-) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _calls_in(part: JsonObject, kind: str, unread: Unread) -> Iterator[tuple[Fields, list[Fields]]]:
     """Yield the calls of a part, each as a ``function``, with the result that stands in it."""
     if isinstance(part.get("value"), str):  # a call as a text
         calls = calls_in(part["value"])
@@ -288,7 +286,7 @@ def _calls_in(
     yield {"function": function}, results if field else []
 
 
-def _function(call: JsonObject, key: str, returned: str = "") -> dict[str, Any]:
+def _function(call: JsonObject, key: str, returned: str = "") -> Fields:
     """Return a call with ``id``, ``name`` and ``arguments``, by whatever fields these have."""
     name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
     argument_field = next((field for field in GIVEN if call.get(field)), "")
@@ -297,9 +295,7 @@ def _function(call: JsonObject, key: str, returned: str = "") -> dict[str, Any]:
     return restated(call, name, argument_field, returned, *NAMES) | function_fields
 
 
-def _calls_beside(
-    message: JsonObject, field: str, place: str, unread: Unread
-) -> list[dict[str, Any]]:
+def _calls_beside(message: JsonObject, field: str, place: str, unread: Unread) -> list[Fields]:
     """Return the calls in a field of a message as parts."""
     calls = message[field]
     if isinstance(calls, str):
