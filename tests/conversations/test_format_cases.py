@@ -79,7 +79,8 @@ def session_lines(content: bytes, name: str) -> Iterator[str]:
     """Yield the contexts of a coding agent's sessions, and what is recorded of compactions."""
     for session in read_sessions(content, name):
         resumed = ", resumed" if session.resumed else ""
-        yield f"{session.name}{resumed}: contexts {session.contexts}"
+        folder = f" in {session.folder}" if session.folder else ""
+        yield f"{session.name}{folder}{resumed}: contexts {session.contexts}"
         for row in session.compactions:
             kept = f"{row.stayed} stayed, summary {row.summary}, tokens {row.recorded}"
             yield f"  {row.kind} at {row.place} {row.trigger}: {kept} {row.note}"

@@ -15,8 +15,7 @@ from fdkvc.conversations.formats import (
     read_transcripts,
 )
 from fdkvc.core import json_input
-from tests.conversations.test_format_cases import CASES
-from tests.conversations.test_other_agents import COPILOT, GEMINI_CLI, OPENCODE, export
+from tests.conversations.test_format_cases import CASES, values_of
 from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, joined, texts
 
@@ -25,6 +24,10 @@ LOGS = (
     CASES / "without_a_replacement_the_users_messages_and_the_summary_stay.jsonl",
 )
 """Sessions of Claude Code and of Codex."""
+
+COPILOT, *_ = values_of("copilot_cli_keeps_what_the_user_said_beside_its_summary")
+GEMINI_CLI, *_ = values_of("gemini_cli_names_what_its_context_became")
+OPENCODE, *_ = values_of("opencode_keeps_the_end_of_a_session_beside_its_summary")
 
 # --------------------------------------------------------------------------------------- bad input
 
@@ -39,6 +42,11 @@ def test_a_list_of_the_lines_is_the_same_session(content: bytes) -> None:
     cut = json.dumps(rows)[:-20].encode()
     (session, *_) = read_sessions(cut)
     assert any(f"item {len(rows)}, which is not JSON" in kind for kind, _ in session.unread)
+
+
+def test_an_export_may_be_written_in_many_lines() -> None:
+    one, many = (read_sessions(json.dumps(OPENCODE, indent=n).encode()) for n in (None, 1))
+    assert one == many != ()
 
 
 def test_a_line_that_cannot_be_read_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,15 +113,15 @@ def test_any_value_in_a_line_is_read_or_named() -> None:
         [{"type": 3}],
         {"role": "user"},
     )
-    for content in ([*agent[:12], *agent[18:24]], codex, COPILOT, GEMINI_CLI, OPENCODE):
+    for content in ([*agent[:12], *agent[18:24]], codex, COPILOT, GEMINI_CLI, OPENCODE["messages"]):
         for _ in range(25):
             changed = copy.deepcopy(content)
             for row in drawn.sample(changed, 3):
                 replace_any(row, drawn, drawn.choice(others))
             try:
-                sessions = read_sessions(
-                    export(*changed) if content is OPENCODE else joined(changed)
-                )
+                exported = json.dumps({**OPENCODE, "messages": changed}).encode()
+                is_export = content is OPENCODE["messages"]
+                sessions = read_sessions(exported if is_export else joined(changed))
             except ValueError as error:
                 assert_one_sentence(error)
             else:
