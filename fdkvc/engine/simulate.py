@@ -299,7 +299,6 @@ def simulate(
         results=tuple(results) if entries else None,
         end_state=_widened(state, slots),
         kept_tokens=kept_tokens,
-        pinned=pinned,
         **joined(turns, partial(np.stack, axis=1)),
     )
 

@@ -282,8 +282,6 @@ class Trace:
     """All results of each turn, if entries were recorded."""
     end_state: State
     """State after the last turn."""
-    pinned: Ints | None = None
-    """Shape (B, P). Tokens that are never evicted, −1 for none."""
 
     @property
     def turns(self) -> int:

@@ -15,11 +15,8 @@ from fdkvc.core.json_input import read_bytes
 from fdkvc.core.words import count, listed
 from fdkvc.runs.record import Record, versions
 
-QUOTIENTS = {"t": 1e-3, "p": 1e-3, "p_holm": 1e-3}
+QUOTIENTS = {"t": 1e-3, "p": 1e-3}
 """Tolerances of columns that divide by a spread, which may be as small as rounding errors."""
-
-WORD_COLUMNS = ["words"]
-"""Columns that say their row's numbers in words."""
 
 MAX_GROWTH = 8
 """How many times as long a table may be for its digits alone: 0.12345678901234567 for 0.1."""
@@ -84,7 +81,7 @@ def _differences(recorded: Any, repeated: Any, place: str) -> Iterator[str]:
 
 
 def column_differences(recorded: str, repeated: str) -> dict[str, float]:
-    r"""Return the largest difference of each column of two CSV texts, but of words about numbers.
+    r"""Return the largest difference of each column of two CSV texts.
 
     Differences are relative to numbers above 1, and infinite where words or missing numbers differ.
     Where rows or columns differ, `ROWS` is the only name.
@@ -102,7 +99,7 @@ def column_differences(recorded: str, repeated: str) -> dict[str, float]:
     if [*tables[0]] != [*tables[1]] or len(tables[0]) != len(tables[1]):
         return {ROWS: math.inf}
     moved = {}
-    for name in tables[0].columns.difference(WORD_COLUMNS, sort=False):
+    for name in tables[0]:
         columns = [table[name] for table in tables]
         expected, measured = (pd.to_numeric(column, errors="coerce") for column in columns)
         change = (measured - expected).abs() / expected.abs().clip(lower=1)

@@ -116,18 +116,6 @@ def read_shape(name: str) -> ModelShape:
     )
 
 
-def option_of(shape: ModelShape) -> str:
-    """Return how the command line names a shape.
-
-    Examples
-    --------
-    >>> option_of(SHAPES["mistral-7b"]), option_of(read_shape("4x2x64x8"))
-    ('mistral-7b', '4x2x64x8')
-    """
-    known_key = next((key for key, value in SHAPES.items() if value == shape), None)
-    return known_key or (shape.name if _NUMBERS.fullmatch(shape.name) else "config.json")
-
-
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
     """Return the shape that a model's ``config.json`` describes.
 

@@ -165,7 +165,6 @@ def test_what_is_divided_by_a_spread_has_a_tolerance_of_its_own(tmp_path: Path) 
         ("a\nnan\n", "a\nnan\n", {"a": 0}),
         ("a\n0.5\n", "a\n0.50000001\n", {"a": pytest.approx(1e-8)}),
         ("t\n100\n", "t\n101\n", {"t": 0.01}),
-        ("t,words\n100,by 1\n", "t,words\n100,by 2\n", {"t": 0}),
         ("a,b\nx,1\n", "a,b\nx,1\nx,1\n", {ROWS: math.inf}),
         ("a\n1\n", "b\n1\n", {ROWS: math.inf}),
         ("a\n1,2,3\n1\n1,2,3,4\n", "a\n1\n", {ROWS: math.inf}),
