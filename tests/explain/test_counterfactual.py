@@ -144,27 +144,6 @@ def test_a_change_has_the_name_and_the_numbers_of_the_page() -> None:
     assert budget.words.endswith("with budget at 12,000 instead of 1,980.")
 
 
-@pytest.mark.parametrize(
-    ("seed", "key", "token", "name", "between", "after"),
-    [(2, "fd-kvc", 4, "gamma", 0.87675, 0.874), (3, "scissorhands", 20, "threshold", 1.0275, 0.96)],
-)
-def test_what_turns_a_decision_only_between_two_steps_is_not_looked_for(
-    seed: int, key: str, token: int, name: str, between: float, after: float
-) -> None:
-    dialogs = random_dialog(seed, [9, 8, 10, 9, 8])
-    trace = simulate(policy_named(key), dialogs, budget=15)
-
-    change = by_name(counterfactual(trace, dialogs, 0, 4, token))[name]
-
-    assert (change.reversing_value, change.keeps) == (after, False)
-    size = abs(after - change.current_value)
-    nearer = [value for value in grid(change) if abs(value - change.current_value) < size - 1e-9]
-    assert all(token in kept_with(trace, dialogs, name, value) for value in nearer)
-    assert token not in kept_with(trace, dialogs, name, after)
-    assert abs(between - change.current_value) < size - change.step
-    assert token not in kept_with(trace, dialogs, name, between)
-
-
 def test_what_a_run_does_not_read_and_what_is_no_dial_is_not_searched() -> None:
     dialogs = random_dialog(2, [9, 8, 10])
     trace = simulate(policy_named("fd-kvc"), dialogs, budget=15)

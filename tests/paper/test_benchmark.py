@@ -79,32 +79,3 @@ def test_dialogs_that_are_large_run_fewer_at_a_time(monkeypatch: pytest.MonkeyPa
 
     assert files_of(elsewhere) == files_of(None)
     assert elsewhere.submitted == BENCHMARK.dialogs
-
-
-class Ordered(Future[Any]):
-    """A future that comes early in a set although it was submitted late."""
-
-    submitted = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        Ordered.submitted += 1
-        self.place = 8 - Ordered.submitted
-
-    def __hash__(self) -> int:
-        return self.place
-
-
-def test_chunks_that_end_together_are_told_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "Future", Ordered)
-    told: list[int] = []
-
-    run_benchmark(
-        Benchmark(scenarios=BENCHMARK.scenarios[:1], dialogs=3),
-        executor=Elsewhere(lambda *_: None),
-        workers=2,
-        chunk=2,
-        on_progress=lambda progress: told.append(progress.finished_jobs),
-    )
-
-    assert told == [2, 3]

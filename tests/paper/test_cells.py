@@ -39,7 +39,14 @@ from fdkvc.paper.replication.rules import (
     percentile_case,
     t_of_difference,
 )
-from fdkvc.paper.replication.tables import summary_table
+from fdkvc.paper.replication.tables import (
+    ALIGNMENTS,
+    PROJECTIONS,
+    PUBLISHED,
+    alignments_table,
+    differences_table,
+    summary_table,
+)
 from fdkvc.paper.shipped import papers_run
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import SCENARIOS, World
@@ -131,7 +138,7 @@ def test_the_spread_of_unrelated_vectors_is_measured_and_smaller_over_five_scena
     assert math.isnan(unrelated_spread(bare, "shift", "fd-kvc"))
 
 
-PUBLISHED = Published(0.5, 0.0005, "50.0%", "Table 9", 400)
+FIGURE = Published(0.5, 0.0005, "50.0%", "Table 9", 400)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,7 @@ def test_the_rule_by_hand(mean: float, expected: str) -> None:
     # 1.645·0.2/√400 = 0.0165: up to 0.0036. Beyond 0.0005 + 1.96·0.2·√(2/400) = 0.0282 it differs.
     values = np.where(np.arange(400) % 2, mean + 0.2, mean - 0.2).astype(np.float32)
     summary = summarize(values)
-    assert compare_case(mean_case(summary.mean, summary.sd, 400, PUBLISHED)) == expected
+    assert compare_case(mean_case(summary.mean, summary.sd, 400, FIGURE)) == expected
 
 
 def by_rule(
@@ -304,3 +311,61 @@ def test_a_cell_in_words(metric: str, figures: tuple[float, float, float], words
     mean, low, high = figures
     fact = Fact("benchmark", "mixed", "fd-kvc", metric, 100, mean, low=low, high=high)
     assert figure_words(fact) == words
+
+
+# ------------------------------------------------------------------------------- alignment
+
+SIX = ("shift", "return", "mixed", "complex", "gradual", "composite")
+
+
+def test_every_scenario_and_policy_under_every_projection() -> None:
+    table = alignments_table(paper_study().results)
+    assert tuple(table.columns) == ALIGNMENTS
+    assert len(table) == len(SIX) * 4 * (len(PROJECTIONS) + 1)
+
+
+def test_only_the_value_matrix_gives_alignments_that_are_not_zero() -> None:
+    table = alignments_table(paper_study().results)
+    value = table[table.projection == "value"]
+    assert (value.ci_low > 0.5).all()
+    other = table[table.projection.isin(["key", "query"])]
+    assert (other["mean"].abs() < 0.1).all()
+    single = other[other.scenario != "composite"]
+    assert single.sd.between(0.15, 0.30).all()
+
+
+def test_published_alignments_have_the_interval_of_unrelated_vectors() -> None:
+    table = alignments_table(paper_study().results)
+    row = table[(table.projection == PUBLISHED) & (table.policy == "fifo")].iloc[0]
+    assert (row.n, row["mean"]) == (600, 0.02)
+    assert row.sd == pytest.approx(0.25, abs=0.04)
+    assert row.ci_high - row["mean"] == pytest.approx(1.96 * row.sd / math.sqrt(600))
+    five = table[(table.projection == PUBLISHED) & (table.scenario == "composite")]
+    assert five.sd.between(0.13, 0.2).all()  # the mean of five varies less
+
+
+def test_differences_are_paired_and_the_published_ones_follow_the_t_tests() -> None:
+    study = paper_study()
+    table = differences_table(study.results)
+    columns = "scenario projection policy baseline n mean_diff ci_low ci_high t p"
+    assert list(table.columns) == columns.split()
+    assert len(table) == len(SIX) * (len(PROJECTIONS) + 1)
+    rows = table.set_index(["scenario", "projection"])
+    one, other = (
+        study.results.values("mixed", policy, "late_alignment") for policy in ("fd-kvc", "h2o")
+    )
+    assert one is not None
+    assert other is not None
+    test = stats.ttest_rel(one.astype(np.float64), other.astype(np.float64))
+    assert rows.loc[("mixed", "value"), "t"] == pytest.approx(test.statistic, rel=1e-5)
+    shift = table[(table.scenario == "shift") & (table.projection == PUBLISHED)].iloc[0]
+    assert (shift.t, round(shift.p, 2)) == (1.31, 0.19)
+    assert shift.ci_low < 0 < shift.ci_high
+    assert (rows.xs(PUBLISHED, level="projection").t.abs() < 1.96).all()
+    assert (rows.xs("value", level="projection").t.abs() > 5).all()
+
+
+def test_without_both_policies_there_is_no_difference() -> None:
+    results = run_benchmark(Benchmark(policies=(policy_named("fifo"),), dialogs=2))
+    assert differences_table(results).empty
+    assert not alignments_table(results).empty

@@ -1,22 +1,29 @@
-"""A study is the benchmark and all that the paper's other tables and claims need."""
+"""A study is the benchmark and all that the paper's other tables and claims need, also as files."""
 
 from __future__ import annotations
 
+import io
 import threading
+import zipfile
+from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fdkvc.engine.metrics import alignment, late
 from fdkvc.engine.simulate import simulate
-from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.benchmark import Benchmark, run_benchmark
 from fdkvc.paper.published import ABLATION_DIALOGS, published_sweep
-from fdkvc.paper.study import ablation, run_study, timed_policies
+from fdkvc.paper.replication.rules import RULES, SIGNS
+from fdkvc.paper.results import BenchmarkRun, StudyRun, markdown
+from fdkvc.paper.study import Study, ablation, run_study, timed_policies
 from fdkvc.policies import policy_named
+from fdkvc.runs.export import as_zip
 from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
-from tests.studies import few_dialogs, other_budget
+from tests.studies import few_dialogs, other_budget, paper_tables
 
 
 @pytest.mark.parametrize("space", ["key", "query"])
@@ -91,3 +98,75 @@ def test_the_probes_are_what_they_say() -> None:
     assert (probes["highest_score"] > 1).all()
     # At the first turn both hold tokens of that turn only; they part at once after it.
     assert 0 < probes["same_entries"].mean() < 0.2
+
+
+# ------------------------------------------------------------------------------- its files
+
+
+@cache
+def files() -> dict[str, str]:
+    return StudyRun(few_dialogs()).files
+
+
+def test_the_benchmarks_files_are_among_them_byte_for_byte() -> None:
+    study = few_dialogs()
+    expected = BenchmarkRun(
+        Study(run_benchmark(study.results.benchmark), latencies=study.latencies)
+    ).files
+    for name in ("summary.csv", "adaptation.csv", "paired.csv", "latency.csv"):
+        assert files()[name] == expected[name]
+
+
+def test_every_number_of_every_dialog_is_there() -> None:
+    table = pd.read_csv(io.StringIO(files()["dialogs.csv"]))
+    values = few_dialogs().results.values("mixed", "fd-kvc", "late_retention")
+    assert values is not None
+    rows = table[
+        (table.scenario == "mixed")
+        & (table.policy == "fd-kvc")
+        & (table.metric == "late_retention")
+    ]
+    assert rows.dialog.tolist() == list(range(6))
+    assert rows.value.astype("float32").tolist() == values.tolist()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_same_study_gives_the_same_bytes_apart_from_times(workers: int) -> None:
+    again = StudyRun(run_study(few_dialogs().results.benchmark, workers=workers)).files
+    for name in set(files()) - {*StudyRun(few_dialogs()).timed, "run.json"}:
+        assert again[name] == files()[name], name
+
+
+def test_an_archive_holds_the_files_and_is_the_same_each_time() -> None:
+    packed = as_zip(files())
+    assert packed == as_zip(files())
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == files()
+
+
+def test_markdown_has_every_table_with_rows_of_equal_length() -> None:
+    text = markdown(paper_tables())
+    for number in range(1, 8):
+        assert f"### Table {number}: " in text
+    blocks = [block for block in text.split("\n\n") if block.startswith("| ")]
+    assert len(blocks) == 7
+    for block in blocks:
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+    assert "50.0 (50.0 % ✓)" in text
+
+
+def test_every_verdict_has_its_sign_wherever_tables_are_told() -> None:
+    signs = [rule.sign for rule in RULES]
+    assert len(set(signs)) == len(set(SIGNS)) == len(RULES)
+    for rule in RULES:
+        assert f"{rule.sign} {rule.verdict}" in markdown(paper_tables())
+        assert f"**{rule.verdict.capitalize()}**: {rule.meaning}" in markdown(paper_tables())
+
+
+def test_a_study_without_late_metrics_has_its_files_all_the_same() -> None:
+    scenario = Benchmark().scenarios[-1]
+    few = StudyRun(run_study(Benchmark(scenarios=(scenario,), dialogs=2))).files
+    assert set(few) == set(files())
+    assert few["paired.csv"].count("\n") == 1

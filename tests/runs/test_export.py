@@ -111,26 +111,6 @@ def test_topic_names_of_a_dialog_of_ones_own_are_defused() -> None:
         assert set(topics) == {"'=1+1", "plain"}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_files_of_a_trace_read_back_as_its_tables(policy: str) -> None:
-    run = build_run(DIALOG, policy_named(policy), 56)
-    files = trace_files({policy: run})
-    assert list(files) == ["README.md", "entries.csv", "turns.csv"]
-    for name, table in (("entries.csv", run.entries), ("turns.csv", run.turns)):
-        back = pd.read_csv(io.StringIO(str(files[name])), dtype=str)
-        assert list(back) == [*ORIGIN, *table]
-        for column in table:
-            if pd.api.types.is_float_dtype(table[column].dtype):
-                same = back[column].astype(table[column].dtype)
-                np.testing.assert_array_equal(same, table[column])
-            else:
-                expected = [None if pd.isna(cell) else str(cell) for cell in table[column]]
-                assert back[column].astype(object).where(back[column].notna(), None).tolist() == (
-                    expected
-                )
-
-
 @pytest.mark.parametrize("gamma", [0.6, 0.88])
 def test_every_row_and_the_readme_say_what_a_trace_is_of(gamma: float) -> None:
     policy = policy_named("fd-kvc", gamma=gamma)
@@ -252,9 +232,14 @@ def test_files_have_the_permissions_that_any_file_gets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("step", ["os.replace", "pathlib.Path.write_bytes"])
 @pytest.mark.parametrize("existing", [True, False])
 def test_a_failure_leaves_the_folder_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, existing: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    step: str,
+    existing: bool,
 ) -> None:
     folder = tmp_path / "out"
     before = {"a.csv": b"old a", "c.csv": b"old c", "other": b"other"} if existing else {}
@@ -262,7 +247,7 @@ def test_a_failure_leaves_the_folder_as_it_was(
         folder.mkdir()
         for name, old in before.items():
             (folder / name).write_bytes(old)
-    monkeypatch.setattr(os, "replace", Mock(side_effect=error))
+    monkeypatch.setattr(step, Mock(side_effect=error))
     with pytest.raises((ValueError, KeyboardInterrupt)) as raised:
         write_files(folder, {"a.csv": "new", "b.csv": "new", "c.csv": "new"})
     if isinstance(error, OSError):
@@ -273,30 +258,6 @@ def test_a_failure_leaves_the_folder_as_it_was(
     if existing:
         assert content(folder) == before
     assert [path.name for path in tmp_path.iterdir()] == (["out"] if existing else [])
-
-
-def test_a_failure_while_the_files_are_prepared_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_bytes = Path.write_bytes
-
-    def fail(path: Path, data: bytes) -> int:
-        if path.name == "b.csv":
-            write_bytes(path, data[:1])
-            raise OSError(28, "No space left on device")
-        return write_bytes(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
-    with pytest.raises(ValueError, match="no space left on device"):
-        write_files(tmp_path / "out", {"a.csv": "new", "b.csv": "new"})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "b.csv").mkdir()
-    with pytest.raises(ValueError, match=r"b\.csv' cannot be written: it is a folder"):
-        write_files(tmp_path, {"a.csv": "new", "b.csv": "new"})
-    assert [path.name for path in tmp_path.iterdir()] == ["b.csv"]
 
 
 def test_missing_folders_above_are_made_and_not_left_behind_in_vain(tmp_path: Path) -> None:

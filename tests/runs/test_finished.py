@@ -18,7 +18,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from conftest import NO_LLAMA, NO_TRANSFORMERS
+from conftest import NO_TRANSFORMERS
 from fdkvc.commands.main import FILES, main
 from fdkvc.commands.parser import build_parser
 from fdkvc.conversations.formats import EXAMPLES
@@ -128,29 +128,6 @@ def test_live_goes_on(case: list[str], tmp_path: Path, monkeypatch: pytest.Monke
         assert main(["live", *case, "--out", str(ended)]) == (130 if step < 2 else 0)
         assert len(names) == (1 if step < 2 else 2)
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "ended"}
-    numbers = (tmp_path / "whole" / "answers.csv").read_bytes()
-    assert (ended / "answers.csv").read_bytes() == numbers
-
-
-@pytest.mark.long
-@pytest.mark.smollm2
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-def test_live_in_llama_goes_on_after_it_was_killed(
-    case: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("llama_cpp", reason=NO_LLAMA)
-    names, ended = counted(monkeypatch), tmp_path / "ended"
-    arguments = ["live", "--engine", "llama.cpp", "--model", "smollm2", *case[2:4], "--policies"]
-    arguments += ["sink", "--budgets", "12", "--decides", "model", "--out"]
-    assert main([*arguments, str(tmp_path / "whole")]) == 0
-    assert len(names) == 4
-    names.clear()
-
-    line = [sys.executable, "-c", KILLED, *arguments, str(ended)]
-    code = subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode
-    assert code == -signal.SIGKILL
-    assert main([*arguments, str(ended)]) == 0
-    assert len(names) == 2
     numbers = (tmp_path / "whole" / "answers.csv").read_bytes()
     assert (ended / "answers.csv").read_bytes() == numbers
 

@@ -297,26 +297,16 @@ def test_an_invalid_file_gets_one_sentence(content: str | bytes, sentence: str) 
 JSON = any_json("seed", "parameters", "policies", "scenarios", "world", "key", "blend")
 
 
-def read_or_refused(content: str) -> str:
-    """Read a run.json; return the sentence if it is refused."""
-    try:
-        record = read_run(content)
-    except ValueError as error:
-        return str(error)
-    assert isinstance(record.benchmark, Benchmark)
-    return "read"
+PLACES = "kind parameters versions files seconds format dialogs budget metrics scenarios policies"
 
 
-@given(JSON, st.sampled_from(["kind", "parameters", "versions", "files", "seconds", "format"]))
+@given(JSON, st.sampled_from([*PLACES.split(), "world"]))
 def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
-    run = json.loads(written(Benchmark()))
-    run[name] = value
-    assert read_or_refused(json.dumps(run))
-
-
-@given(JSON, st.sampled_from(["dialogs", "budget", "metrics", "scenarios", "policies", "world"]))
-def test_any_other_parameter_is_refused_in_a_sentence_or_read(value: Any, name: str) -> None:
-    assert read_or_refused(changed(**{name: value}))
+    try:
+        record = read_run(changed(**{name: value}))
+    except ValueError:
+        return
+    assert isinstance(record.benchmark, Benchmark)
 
 
 # ------------------------------------------------------------------------------- every leaf
