@@ -4,8 +4,8 @@ The colours of charts, topics, policies and verdicts are here; other colours of 
 `ui/page.css` and `player/scene.css`. Topics have hues: those of Okabe and Ito (2008, *Color
 Universal Design*), distinct for people with colour-vision deficiencies, and an eighth after Tol
 (2021, *Colour Schemes*). A policy has one colour and one mark on every chart and page, FD-KVC a
-hue that no topic has; a variant and a wrapped policy have those of the policy inside, with a dash
-of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
+hue that no topic has; a variant and a wrapped policy have the colour of the policy inside, with a
+mark and a dash of their own. A letter, a dash, a shape or a pattern repeats what a colour says.
 """
 
 import re
@@ -115,8 +115,9 @@ def looks(names: Collection[str]) -> list[Look]:
     --------
     >>> looks(["FIFO", "H2O + sinks"])[1] == looks(["H2O + sinks"])[0]
     True
-    >>> looks(["H2O", "H2O + sinks"])[0][:2] == looks(["H2O + sinks"])[0][:2]
-    True
+    >>> policy, wrapped = looks(["H2O", "H2O + sinks"])
+    >>> policy.place == wrapped.place, policy.shape == wrapped.shape
+    (True, False)
     """
     chosen: list[Look] = []
     for name in names.values() if isinstance(names, Mapping) else names:
@@ -128,6 +129,7 @@ def looks(names: Collection[str]) -> list[Look]:
         dash = number // len(SHAPES) % 3  # another dash for each round of the shapes
         if policy and policy != name:  # a variant or a wrapped policy
             dash += 2
+            number += len(SHAPES) // 2
         # The preferred look first, then all others in a fixed order, wrapping around.
         order = product((DASHES * 2)[dash:], (SHAPES * 2)[number % len(SHAPES) :])
         candidates = [Look(place, shape, line) for line, shape in order]

@@ -1,12 +1,9 @@
-"""The policies of the registry: which to use, and each one's idea, equations and code."""
-
-import inspect
-import textwrap
-from collections.abc import Callable
+"""The policies of the registry: which to use, and each one's idea, equations and parameters."""
 
 import streamlit as st
 
 from fdkvc.core.parameters import written
+from fdkvc.core.words import listed
 from fdkvc.models.judged import judged_sentence, second_model_sentence
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
@@ -71,21 +68,7 @@ def _show_policy(page: str, policy: Policy) -> None:
         looks = policy.looks_at
         remembers = map(policy.quantity_name, policy.channels)
         st.markdown(
-            Markdown("Looks at: {}. Remembers: {}. Key: `{}`.  \n:gray[Source: {}.]").format(
-                ", ".join(looks), ", ".join(remembers) or "nothing", policy.key, policy.source
+            Markdown("Looks at {}. Stores {}. Named `{}`.  \n:gray[{}.]").format(
+                listed(looks), listed([*remembers]) or "nothing", policy.key, policy.source
             )
         )
-        st.code(code_of(type(policy)), language="python")
-
-
-def code_of(policy: type[Policy]) -> str:
-    """Return the methods of a policy's class and of those between it and `Policy`."""
-    methods: dict[str, Callable[..., object]] = {}
-    # From the base class down, so that the last definition of a method wins.
-    for owner in reversed(policy.__mro__[: policy.__mro__.index(Policy)]):
-        for name, member in vars(owner).items():
-            method = member.fget if isinstance(member, property) else member
-            # Generated methods have another file, or none.
-            if inspect.isfunction(method) and method.__code__.co_filename == inspect.getfile(owner):
-                methods[name] = method
-    return "\n".join(textwrap.dedent(inspect.getsource(method)) for method in methods.values())

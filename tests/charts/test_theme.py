@@ -78,11 +78,12 @@ def test_a_policy_looks_the_same_everywhere_and_like_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", ["sinks(fd-kvc)", "blocks(window(tova))", "h2o:window=0.25"])
-def test_a_variant_looks_like_its_policy_with_another_dash(name: str) -> None:
+def test_a_variant_has_its_policys_colour_with_another_mark_and_dash(name: str) -> None:
     policy = read_policy(name)
     plain, variant = theme.looks([type(policy.core).label, policy.title])
 
-    assert plain[:2] == variant[:2]
+    assert plain.place == variant.place
+    assert plain.shape != variant.shape
     assert plain.dash != variant.dash
 
 

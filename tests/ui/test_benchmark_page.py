@@ -33,7 +33,6 @@ from fdkvc.paper.sweep import Sweep, sweepable
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.runs.options import settings_from
 from fdkvc.synthetic.scenarios import SCENARIOS
-from fdkvc.tour.policies import code_of
 from fdkvc.ui.jobs import Report, Work
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import job_key, run_panel, shared_jobs
@@ -472,14 +471,6 @@ def test_the_method_has_its_steps() -> None:
     app = open_page("about")
     equations = [step.equation for step in policy_named("fd-kvc").steps]
     assert [latex.value.strip("$\n") for latex in app.latex] == equations
-
-
-def test_every_equation_of_the_paper_is_named_in_code() -> None:
-    code = code_of(POLICIES["fd-kvc"])
-    named = re.findall(r"Eq\. (\d)", code)
-    assert {int(number) for number in named} == set(range(1, 10))
-    shown = re.findall(r"^ *def (\w+)", code, re.MULTILINE)
-    assert {"initial_state", "update", "init_channels", "terms", "modulate"} <= set(shown)
 
 
 def test_the_citation_and_all_seven_limitations_are_there() -> None:
