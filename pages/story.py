@@ -5,7 +5,7 @@ from fdkvc.ui.frame import page
 
 with page(
     "story",
-    "What a language model remembers of a dialog, what it forgets and what that costs.",
+    "What a language model remembers, what it forgets and what that costs.",
     story.FIELDS,
     staged=True,
 ) as shown:

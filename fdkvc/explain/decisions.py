@@ -490,8 +490,9 @@ def _standing(why: Explanation) -> str:
         place = f"{ordinal(why.rank or 0)} of {view.stood.sum():,}"
         return f"{score} {place}, and {slots:,} {verb} kept"
     contenders = (view.stood & ~view.protected).sum()
+    verb = "was" if free == 1 else "were"
     place = f"{ordinal(why.place)} of {contenders:,} unprotected entries"
-    return f"{score} {place}, with {free:,} of {slots:,} slots left for them"
+    return f"{score} {place}, and {free:,} {verb} kept"
 
 
 def _score(why: Explanation) -> str:

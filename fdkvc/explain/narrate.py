@@ -60,7 +60,7 @@ def narrate(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> list[Ste
 the last kept entry scored 76, the best evicted entry 75.
     >>> print(headline(trace, dialogs, row=0, turn=3))
     Turn 3: the topic changes to B; 32 new tokens, 32 evicted (32 A); 32 of 56 kept \
-are of the current topic.
+are about B.
     """
     view = turn_view(trace, dialogs, row, turn)
     if not view.has_tokens:
@@ -93,7 +93,7 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
         of_topic = (dialogs.topic_bits[row, view.token] & bit) != 0
         current = int((view.kept & of_topic).sum())
         verb = "is" if current == 1 else "are"
-        parts.append(f"{current:,} of {view.kept.sum():,} kept {verb} of the current topic")
+        parts.append(f"{current:,} of {view.kept.sum():,} kept {verb} about {view.current}")
     return f"Turn {turn}: {'; '.join(parts)}."
 
 

@@ -91,7 +91,7 @@ def _fills(run: StageRun) -> Chapter:
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
     trial = "topics A, B and C, with room for 40 entries"
-    task = "Press Play, and watch words come and go."
+    task = "Press Play."
     lights = {"cache": "now", "evict": "gone-title"}
     return Chapter(run, turn, None, sentences, trial, "step", link, task, "now", lights)
 
@@ -174,7 +174,7 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     link |= {"budget": f"{Benchmark.budget}", "turn": f"{failure.turn}"}
     lights = {value: f"{token}", word: f"{token}", "evicts": "why", "The cache": "now"}
     trial = "read this dialog with two policies, word by word"
-    task = f"{word} narrowly missed the cut. Click another evicted word, and read why."
+    task = "Click another evicted word, and read why."
     evicted = Chapter(
         run, failure.turn, token, lost, trial, "dialogs", link, task, "now why", lights
     )

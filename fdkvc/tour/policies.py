@@ -3,7 +3,6 @@
 import streamlit as st
 
 from fdkvc.core.parameters import written
-from fdkvc.core.words import listed
 from fdkvc.models.judged import judged_sentence, second_model_sentence
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
@@ -69,6 +68,6 @@ def _show_policy(page: str, policy: Policy) -> None:
         remembers = map(policy.quantity_name, policy.channels)
         st.markdown(
             Markdown("Looks at {}. Stores {}. Named `{}`.  \n:gray[{}.]").format(
-                listed(looks), listed([*remembers]) or "nothing", policy.key, policy.source
+                ", ".join(looks), ", ".join(remembers) or "nothing", policy.key, policy.source
             )
         )

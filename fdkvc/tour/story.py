@@ -54,7 +54,7 @@ def show(page_view: Page) -> None:
     if run is not None:
         open_on(page_view, run.dialogs, lambda: (chapter.turn, chapter.token), number)
     with page_view.beside_title:
-        buttons = (("Previous scene", "back", number - 1), ("Next scene", "next", number + 1))
+        buttons = (("Back", "back", number - 1), ("Next scene", "next", number + 1))
         for words, name, target in buttons:
             st.button(
                 plain(words),
