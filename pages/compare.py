@@ -25,7 +25,7 @@ with page(
         metrics = sidebar.choose_metrics(PAGE)
 
     lanes = load_lanes(dialog, policies, budget, metrics)
-    run = lanes[-1].run
+    run = lanes[-1]
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
     with shown.beside_title:
         show_downloads(PAGE, lanes)

@@ -26,11 +26,10 @@ with page(
         dialog, budget = sidebar.choose_dialog(PAGE)
         metrics = sidebar.choose_metrics(PAGE)
 
-    (lane,) = load_lanes(dialog, [policy], budget, metrics)
-    run = lane.run
+    (run,) = load_lanes(dialog, [policy], budget, metrics)
     open_on(shown, run.dialogs, lambda: nearly_kept(run))
 
     ghost = choose_ghost(PAGE, run, sidebar.view_fields)
     with shown.beside_title:
-        show_downloads(PAGE, [lane], partial(payload, run, "", *ghost), further_runs=ghost.named)
-    scene.show(PAGE, lane, fields.link_writer(PAGE, sidebar.view_fields(PAGE)), ghost)
+        show_downloads(PAGE, [run], partial(payload, run, "", *ghost), further_runs=ghost.named)
+    scene.show(PAGE, run, fields.link_writer(PAGE, sidebar.view_fields(PAGE)), ghost)

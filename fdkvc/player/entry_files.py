@@ -35,7 +35,7 @@ def trace_files(runs: Mapping[str, StageRun]) -> Files:
         files["entries.csv"] = _rows(runs, [run.entries for run in runs.values()])
     files["turns.csv"] = _rows(runs, [run.turns for run in runs.values()])
     for name, run in runs.items():
-        settings[name] = _settings(run.trace.policy)
+        settings[name] = _settings(run.policy)
         for state in run.trace.state:
             meanings[state] = "state of the policy after the turn"
         for key in (*default_metrics(), *run.optional):

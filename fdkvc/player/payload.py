@@ -195,7 +195,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
 
 def _lane(run: StageRun) -> Mapping[str, Any]:
     courses = term_courses(run.trace)
-    name = run.trace.policy.quantity_name
+    name = run.policy.quantity_name
     terms = []
     for course in courses:
         shares = []

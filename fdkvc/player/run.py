@@ -107,6 +107,11 @@ class StageRun:
     """A unique name, by which messages of the browser refer to it."""
 
     @property
+    def policy(self) -> Policy:
+        """The policy that ran."""
+        return self.trace.policy
+
+    @property
     def long(self) -> bool:
         """Whether the entries of its turns are too many for a table."""
         return isinstance(self.trace.results, BlockResults)

@@ -105,7 +105,7 @@ def _misleads() -> Chapter:
     kept_tokens = run.trace.kept_tokens[0, turn]
     token = int(kept_tokens[kept_tokens >= 0].min())  # the oldest entry
     score = run.entries[run.entries.token == token].set_index("turn").score
-    window = float(run.trace.policy.settings["window"].default)
+    window = float(run.policy.settings["window"].default)
     # The share of its score that it has got since the topic changed.
     late = 1 - float(score[topic_start - 1] / score[turn])
     sentences = (
@@ -131,7 +131,7 @@ def _returns() -> Chapter:
     rank = ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}.",
-        f"{run.trace.policy.title} lets importance fade, but still holds "
+        f"{run.policy.title} lets importance fade, but still holds "
         f"{_held(run, turn - 1)[topic]} entries about topic {topic}.",
         f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}; "
         f"the first {run.trace.budget} stay.",
@@ -149,7 +149,7 @@ def _returns() -> Chapter:
 def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     """Return a call whose argument is evicted, and the same call with that argument protected."""
     demand, run, token, spoken = failure.demand, failure.run, failure.token, failure.run.dialog
-    policy = run.trace.policy
+    policy = run.policy
     assert isinstance(spoken, Spoken)
     needs = [need for need, _ in spoken.recording.evidence]
     tokens = spoken.recording.evidence[needs.index(demand)][1][-1]

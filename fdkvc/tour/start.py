@@ -4,10 +4,11 @@ import streamlit as st
 
 from fdkvc.conversations.page.files import HeadChoice, shipped_file, shown_recording
 from fdkvc.models.page.forgotten_word import show_forgotten_word
+from fdkvc.player.run import StageRun
 from fdkvc.policies import policy_named
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, panel, side_by_side
-from fdkvc.ui.lanes import Lane, load_lanes
+from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.verdict.page.headline import headline
 from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
@@ -24,12 +25,12 @@ DOORS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
 """What a person may want to do: its page and icon, what one gets there, and the page's link."""
 
 
-def moment() -> tuple[HeadChoice, Lane, Outcome]:
+def moment() -> tuple[HeadChoice, StageRun, Outcome]:
     """Return a dialog, a run over it, and what a call needed that was evicted before it."""
     file = shipped_file(FILE)
     head = HeadChoice.of(file, *shown_recording(file.recording(0)))
     (lane,) = load_lanes(head, [policy_named(POLICY)], BUDGET)
-    for outcome in outcomes_of(lane.run, head.recording):
+    for outcome in outcomes_of(lane, head.recording):
         if outcome.demand.kind == "call" and outcome.demand.mentions[-1].turn < outcome.lost:
             return head, lane, outcome
     raise AssertionError("the shipped dialog has no call that lost a value")
@@ -50,7 +51,7 @@ def show(page: Page) -> None:
                     query_params=link,
                 )
     head, lane, lost = moment()
-    open_on(page, lane.run.dialogs, lambda: (lost.demand.turn, lost.mentions[-1][0]))
+    open_on(page, lane.dialogs, lambda: (lost.demand.turn, lost.mentions[-1][0]))
     with st.container(key="headline"):
         st.header("Why was a word forgotten? Click one", anchor=False)
         st.markdown(plain(headline(DEMANDS["call"], head.recording, lane, lost)))

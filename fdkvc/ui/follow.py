@@ -21,7 +21,6 @@ from fdkvc.ui.component import draw, lanes_payload, last_message, listen, name_o
 from fdkvc.ui.downloads import offer_file, show_files
 from fdkvc.ui.fields import held, hold, is_new, keep_to, key_of
 from fdkvc.ui.frame import Page
-from fdkvc.ui.lanes import Lane
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import ENTRY, TURN
 
@@ -113,7 +112,7 @@ def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, i
 
 def show_downloads(
     page: str,
-    lanes: Sequence[Lane],
+    lanes: Sequence[StageRun],
     model_file: Callable[[], bytes] | None = None,
     *,
     further_runs: Mapping[str, StageRun] = MappingProxyType({}),
@@ -126,14 +125,13 @@ def show_downloads(
     """
     # The session is out of reach at the click.
     view = stage_view(page)
-    first = lanes[0].run
-    runs = {lane.name: lane.run for lane in lanes} | {**further_runs}
-    title = f"{listed([lane.label for lane in lanes])} on {first.dialog.title}"
+    first = lanes[0]
+    runs = {lane.policy.name: lane for lane in lanes} | {**further_runs}
+    title = f"{listed([lane.policy.title for lane in lanes])} on {first.dialog.title}"
     stem = file_stem(runs)
 
     def scene() -> bytes:
-        visible_runs = [lane.run for lane in lanes]
-        sentences = sentences_of(visible_runs, view["entry"], lanes=model_file is None)
+        sentences = sentences_of(lanes, view["entry"], lanes=model_file is None)
         parts = {name: value for name, value in view.items() if name != "text"}
         packed = shown(view, lanes) if model_file is None else model_file()
         return scene_html(title, packed, sentences=sentences, **parts).encode()
@@ -158,7 +156,7 @@ def show_downloads(
 # ------------------------------------------------------------------------------- lanes
 
 
-def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None) -> None:
+def show_lanes(page: str, lanes: Sequence[StageRun], text: DialogText | None = None) -> None:
     """Show each run's river and cache.
 
     With a `text`, show the transcript, with a line under each word for every run that holds it.
@@ -168,36 +166,35 @@ def show_lanes(page: str, lanes: Sequence[Lane], text: DialogText | None = None)
     draw(page, shown(view, lanes))
 
 
-def shown(view: Mapping[str, Any], lanes: Sequence[Lane]) -> bytes:
+def shown(view: Mapping[str, Any], lanes: Sequence[StageRun]) -> bytes:
     """Return what the stage of a page shows, by `stage_view`: its runs packed."""
-    return lanes_payload(tuple(lane.run for lane in lanes), heads(lanes), view.get("text"))
+    return lanes_payload(tuple(lanes), heads(lanes), view.get("text"))
 
 
-def follow_lanes(page: str, lanes: Sequence[Lane]) -> int:
+def follow_lanes(page: str, lanes: Sequence[StageRun]) -> int:
     """Follow the stage, and send it each lane's explanation of its entry, or of its value."""
 
     def explain(turn: int, token: int) -> list[str]:
-        return [" ".join(value_sentences(lane.run, turn, token)) for lane in lanes]
+        return [" ".join(value_sentences(lane, turn, token)) for lane in lanes]
 
-    return follow(page, name_of_all(lane.run for lane in lanes), lanes[0].run.dialogs, explain)
+    return follow(page, name_of_all(lanes), lanes[0].dialogs, explain)
 
 
-def heads(lanes: Sequence[Lane]) -> tuple[LaneHead, ...]:
+def heads(lanes: Sequence[StageRun]) -> tuple[LaneHead, ...]:
     """Return the labels and figures of each lane.
 
     The river of a policy with a budget is as high as the largest budget.
     """
-    traces = [lane.run.trace for lane in lanes]
-    largest = max((trace.budget for trace in traces if trace.policy.bounded), default=0)
+    largest = max((lane.trace.budget for lane in lanes if lane.policy.bounded), default=0)
     heads = []
-    for lane, trace in zip(lanes, traces, strict=True):
-        bounded = trace.policy.bounded
-        turns = lane.run.turns
-        lines = [line for line in lane.run.metrics if line.field in default_metrics()]
+    for lane in lanes:
+        bounded = lane.policy.bounded
+        turns = lane.turns
+        lines = [line for line in lane.metrics if line.field in default_metrics()]
         heads.append(
             LaneHead(
-                lane.label,
-                largest if bounded else trace.budget,
+                lane.policy.title,
+                largest if bounded else lane.trace.budget,
                 "" if bounded else "on its own scale",
                 tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
             )

@@ -1,7 +1,7 @@
 """Runs for the screen, each computed once, and the lanes of a comparison over one dialog."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
@@ -36,30 +36,15 @@ POLICIES = replace(CHOSEN, follows=True)
 """The policies of the lanes, carried over from page to page."""
 
 
-@dataclass(frozen=True, eq=False)
-class Lane:
-    """One run of a comparison."""
-
-    name: str
-    """The policy's, also in files."""
-    label: str
-    """What it is called on the page."""
-    run: StageRun
-    """What is shown."""
-
-
 def load_lanes(
     dialog: ChosenDialog, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
-) -> tuple[Lane, ...]:
+) -> tuple[StageRun, ...]:
     """Run each policy over the dialog, and say which settings have no effect in it.
 
     `metrics` are further metrics.
     """
-    lanes = []
-    for policy in policies:
-        run = load_run(dialog, policy, budget, metrics)
-        lanes.append(Lane(policy.name, policy.title, run))
-    warn_no_effect(policies, available_in(lanes[0].run.dialogs))
+    lanes = [load_run(dialog, policy, budget, metrics) for policy in policies]
+    warn_no_effect(policies, available_in(lanes[0].dialogs))
     return tuple(lanes)
 
 
@@ -70,17 +55,18 @@ PAIR = (
 """The two lanes that are compared in detail."""
 
 
-def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
+def choose_pair(page: str, lanes: Sequence[StageRun]) -> tuple[StageRun, StageRun]:
     """Let a person choose two lanes, by default the last two.
 
     A variant that is added is compared with the first lane of its policy.
     """
-    by_name = {lane.name: lane for lane in lanes}
+    by_name = {lane.policy.name: lane for lane in lanes}
     names = list(by_name)
+    titles = {name: lane.policy.title for name, lane in by_name.items()}
     key = f"{page}/lanes"
     previous_names = st.session_state.get(key, names)
     st.session_state[key] = names
-    cores = {lane.name: lane.run.trace.policy.core.key for lane in lanes}
+    cores = {lane.policy.name: lane.policy.core.key for lane in lanes}
     # The last name that is new since the previous run, and the first lane of its policy.
     added = next((name for name in reversed(names) if name not in previous_names), None)
     sibling = next((name for name in names if added and cores[name] == cores[added]), added)
@@ -91,7 +77,7 @@ def choose_pair(page: str, lanes: Sequence[Lane]) -> tuple[Lane, Lane]:
     with st.container(horizontal=True):
         pair = []
         for field, default in zip(PAIR, last_two, strict=True):
-            name = fields.choice(page, replace(field, default=default, choices=by_name))
+            name = fields.choice(page, replace(field, default=default, choices=titles))
             pair.append(by_name[name])
     return pair[0], pair[1]
 

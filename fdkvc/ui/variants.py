@@ -90,27 +90,25 @@ def _policies(page: str, field: Field) -> dict[str, Policy]:
     return {str(key): policy_named(str(key)) for key in field.choices} | variants
 
 
+@st.fragment  # a draft does not run the page
 def _add_variant(page: str, field: Field) -> None:
+    """Show the controls of a draft: one of the offered policies with other hyperparameters."""
     chosen = held(page, field)
+    draft = f"{page}/variant"
     with st.popover("Add a variant …", icon=":material/tune:", width="stretch"):
         start = read_policy(chosen[-1]).core.key if chosen else next(iter(POLICIES))
-        variant = edit_policy(f"{page}/variant", policy_named(start), field.choices)
+        choices = {start: POLICIES[start], **{key: POLICIES[key] for key in field.choices}}
+        left_column, right_column = st.columns(2)
+        with left_column:
+            key = fields.choice(draft, replace(POLICY, default=start, choices=choices))
+        with right_column:
+            base = choose_around(draft, policy_named(key))
+        variant = base.variant(**choose_hyperparameters(draft, base.settings.values(), 3))
         present = variant.name in chosen
         if st.button(
             plain(f"Add {variant.title}"),
-            key=f"{page}/variant/add",
+            key=f"{draft}/add",
             disabled=present,
             help="Change something first." if present else None,
         ):
             fields.hold_and_rerun(page, [(field, [*chosen, variant.name])])
-
-
-def edit_policy(page: str, start: Policy, offered: Iterable[str] = CHOSEN.choices) -> Policy:
-    """Show controls that choose one of the offered policies and its hyperparameters."""
-    choices = {start.key: start.title, **{key: POLICIES[key] for key in offered}}
-    left_column, right_column = st.columns(2)
-    with left_column:
-        key = fields.choice(page, replace(POLICY, default=start.key, choices=choices))
-    with right_column:
-        base = choose_around(page, start if key == start.key else policy_named(key))
-    return base.variant(**choose_hyperparameters(page, base.settings.values(), 3))

@@ -13,12 +13,13 @@ from fdkvc.core.words import count, listed, percent
 from fdkvc.engine.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import figures_table, first_difference
+from fdkvc.player.run import StageRun
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held
 from fdkvc.ui.follow import follow_lanes, show_lanes
 from fdkvc.ui.frame import panel, show_grid
 from fdkvc.ui.glossary import show_glossary
-from fdkvc.ui.lanes import PAIR, POLICIES, Lane, choose_pair, differences, overlap
+from fdkvc.ui.lanes import PAIR, POLICIES, choose_pair, differences, overlap
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 
@@ -36,10 +37,10 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
+def show(page: str, lanes: tuple[StageRun, ...], write: Callable[[], None]) -> None:
     """Show the runs as lanes of one stage, with figures below; `write` writes the address."""
-    first = lanes[0].run
-    answer = return_sentence([(lane.label, lane.run.trace) for lane in lanes], first.titled)
+    first = lanes[0]
+    answer = return_sentence([(lane.policy.title, lane.trace) for lane in lanes], first.titled)
     st.container(key="page-answer").markdown(plain(answer))
     show_lanes(page, lanes)
     with panel("difference"):
@@ -62,10 +63,10 @@ def show(page: str, lanes: tuple[Lane, ...], write: Callable[[], None]) -> None:
     following()
 
 
-def show_difference(lane: Lane, other_lane: Lane, turn: int) -> None:
+def show_difference(lane: StageRun, other_lane: StageRun, turn: int) -> None:
     """Say where two runs diverge, and show what only one of them keeps."""
-    shared = overlap(lane.run, other_lane.run)
-    table = differences(lane.run, other_lane.run)  # of all turns, computed once
+    shared = overlap(lane, other_lane)
+    table = differences(lane, other_lane)  # of all turns, computed once
     table = table[table["turn"] == turn]
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(lane, other_lane, turn, shared, table)))
@@ -79,13 +80,13 @@ def show_difference(lane: Lane, other_lane: Lane, turn: int) -> None:
 
 
 def _difference_words(
-    lane: Lane, other_lane: Lane, turn: int, shared: pd.DataFrame, table: pd.DataFrame
+    lane: StageRun, other_lane: StageRun, turn: int, shared: pd.DataFrame, table: pd.DataFrame
 ) -> Markdown:
     if lane is other_lane:
         return Markdown(
             "Choose two different runs. If there is only one, choose another policy in the sidebar."
         )
-    parted, labels = first_difference(shared), (lane.label, other_lane.label)
+    parted, labels = first_difference(shared), (lane.policy.title, other_lane.policy.title)
     if parted is None:
         return Markdown("**{}** and **{}** keep the same entries in every turn.").format(*labels)
     now = shared.iloc[turn]
@@ -104,9 +105,11 @@ def _difference_words(
     return Markdown(" ").join(parts)
 
 
-def _columns(table: pd.DataFrame, first_lane: Lane, second_lane: Lane) -> dict[str, list[str]]:
-    lanes, words = {"one": first_lane, "other": second_lane}, first_lane.run.dialog.words
-    columns = {"only in": [lanes[keeper].label for keeper in table["keeper"]]}
+def _columns(
+    table: pd.DataFrame, first_lane: StageRun, second_lane: StageRun
+) -> dict[str, list[str]]:
+    lanes, words = {"one": first_lane, "other": second_lane}, first_lane.dialog.words
+    columns = {"only in": [lanes[keeper].policy.title for keeper in table["keeper"]]}
     if words:
         columns["word"] = [words[token] for token in table["token"]]
     columns["token"] = _words(table["token"], "d")
@@ -114,7 +117,9 @@ def _columns(table: pd.DataFrame, first_lane: Lane, second_lane: Lane) -> dict[s
     columns["from turn"] = _words(table["born"], "d")
     for quantity, form in (("rank", ".0f"), ("score", ".3f")):
         for name, lane in lanes.items():
-            columns[f"{quantity} in {lane.label}"] = _words(table[f"{quantity}_{name}"], form)
+            columns[f"{quantity} in {lane.policy.title}"] = _words(
+                table[f"{quantity}_{name}"], form
+            )
     columns["evicted in turn"] = _words(table["evicted"], ".0f")
     return columns
 
@@ -126,11 +131,11 @@ def _words(column: pd.Series, form: str) -> list[str]:
 # ------------------------------------------------------------------------------- whole runs
 
 
-def show_figures(lanes: Sequence[Lane]) -> None:
+def show_figures(lanes: Sequence[StageRun]) -> None:
     """Show a row of figures for each run over the whole dialog."""
     st.header("The whole run in figures", anchor=False)
-    first = lanes[0].run
-    turns = {lane.label: lane.run.turns for lane in lanes}
+    first = lanes[0]
+    turns = {lane.policy.title: lane.turns for lane in lanes}
     table = figures_table(turns, first.dialogs, first.optional)
     columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.optional)
     for metric in map(metric_named, metrics):
@@ -144,7 +149,7 @@ def show_figures(lanes: Sequence[Lane]) -> None:
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    show_glossary(metrics, (lane.run.trace.policy for lane in lanes))
+    show_glossary(metrics, (lane.policy for lane in lanes))
     st.caption(
         plain(
             "↑ higher is better, ↓ lower is better; all are of this dialog only. Retention: the "

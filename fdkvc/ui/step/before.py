@@ -33,7 +33,7 @@ class Ghost(NamedTuple):
         """The run by its name in files; empty without one."""
         if self.run is None:
             return {}
-        return {f"{self.run.trace.policy.name} ({self.called})": self.run}
+        return {f"{self.run.policy.name} ({self.called})": self.run}
 
 
 NO_GHOST = Ghost()
@@ -50,7 +50,7 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
     A run over a dialog with other turns cannot be compared turn by turn. Another `text` starts a
     new history.
     """
-    policy, key, place = run.trace.policy, f"{page}/compare-with", f"{page}/history"
+    policy, key, place = run.policy, f"{page}/compare-with", f"{page}/history"
     settings = run.dialog, policy, run.budget
     link = {
         field.name: field.written(fields.running(page, field))

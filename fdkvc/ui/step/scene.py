@@ -13,18 +13,17 @@ from fdkvc.engine.metrics import cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
 from fdkvc.player.run import StageRun
 from fdkvc.ui.glossary import show_glossary
-from fdkvc.ui.lanes import Lane
 from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import NO_GHOST, Ghost
 
 
-def show(page: str, lane: Lane, write: Callable[[], None], ghost: Ghost) -> None:
+def show(page: str, run: StageRun, write: Callable[[], None], ghost: Ghost) -> None:
     """Show a run on the stage, with figures and steps; `write` writes the address."""
-    run, figures_place = lane.run, st.container(key="turn-figures").empty()
+    figures_place = st.container(key="turn-figures").empty()
     stage.show(page, run, ghost=ghost)
     below = st.container()
-    show_glossary((*default_metrics(), *run.optional), [run.trace.policy])
+    show_glossary((*default_metrics(), *run.optional), [run.policy])
     steps = algorithm(run)
 
     @st.fragment
@@ -78,7 +77,7 @@ def algorithm(run: StageRun) -> list[DeltaGenerator]:
     st.subheader("Inside this turn", anchor=False)
     places = []
     with st.container(key="algorithm"):
-        for number, step in enumerate(run.trace.policy.steps, 1):
+        for number, step in enumerate(run.policy.steps, 1):
             expander = st.expander(
                 Markdown("**{}. {}** :gray[{}]").format(number, step.name, step.source),
                 key=f"algorithm/{number}",

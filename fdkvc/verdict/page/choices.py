@@ -26,13 +26,14 @@ from fdkvc.core.limits import MAX_SHOWN_BUDGET
 from fdkvc.core.parameters import Field
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.page.loading import STORED
+from fdkvc.player.run import StageRun
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import open_as_linked, show_stage
 from fdkvc.ui.frame import Page
 from fdkvc.ui.glossary import WORDS
-from fdkvc.ui.lanes import PAIR, Lane
+from fdkvc.ui.lanes import PAIR
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
@@ -220,10 +221,10 @@ def choose_view(page: str) -> str:
     return fields.segments(fields.key_of(page, VIEW), "View", labels, **looks)
 
 
-def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
+def choose_look(page: str, lanes: Sequence[StageRun]) -> StageRun:
     """Choose the policy whose cache is shown; by default, the last."""
-    labels = {lane.name: f"Show {lane.label}" for lane in lanes}
-    field = replace(WHOSE, default=lanes[-1].name, choices=labels)
+    labels = {lane.policy.name: f"Show {lane.policy.title}" for lane in lanes}
+    field = replace(WHOSE, default=lanes[-1].policy.name, choices=labels)
     name = fields.choice(
         page,
         field,
@@ -231,4 +232,4 @@ def choose_look(page: str, lanes: Sequence[Lane]) -> Lane:
         width="content",
         on_change=partial(show_stage, page),
     )
-    return next(lane for lane in lanes if lane.name == name)
+    return next(lane for lane in lanes if lane.policy.name == name)

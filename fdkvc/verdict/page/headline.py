@@ -6,43 +6,45 @@ import streamlit as st
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import count
+from fdkvc.player.run import StageRun
 from fdkvc.ui.fields import held
-from fdkvc.ui.lanes import Lane
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.page.transcript import Outcome, demand_kind, outcomes_of
 
 
-def show_headline(page: str, recording: Recording, lane: Lane) -> None:
+def show_headline(page: str, recording: Recording, lane: StageRun) -> None:
     """Show a value that a policy had lost when it was needed, or that there is none.
 
     It is the value that the entry on the stage is a piece of, if that turn needed it, or else the
     first one.
     """
     kind, name = demand_kind(recording)
-    outcomes = [row for row in outcomes_of(lane.run, recording) if row.demand.kind == kind]
+    outcomes = [row for row in outcomes_of(lane, recording) if row.demand.kind == kind]
     losses = [outcome for outcome in outcomes if outcome.lost >= 0]
     turn, entry = held(page, TURN), held(page, ENTRY)
     pointed = [loss for loss in losses if loss.demand.turn == turn and loss.mentions_token(entry)]
-    row = lane.run.trace.kept_tokens[0, len(recording.tokens) - 1]
+    row = lane.trace.kept_tokens[0, len(recording.tokens) - 1]
     held_tokens, tokens = row[row >= 0], int(recording.starts[-1])
     if losses:
         words: str = headline(name, recording, lane, (pointed or losses)[0])
     elif len(held_tokens) == tokens:
-        words = f"{lane.label} evicted nothing: this dialog has only {count(tokens, 'token')}"
+        words = (
+            f"{lane.policy.title} evicted nothing: this dialog has only {count(tokens, 'token')}"
+        )
     elif outcomes:
         unread = recording.transcript.malformed_calls
         besides = f", except {count(unread, 'call')} that cannot be read" if unread else ""
-        words = f"{lane.label} still held everything that each {name} needed{besides}"
+        words = f"{lane.policy.title} still held everything that each {name} needed{besides}"
     else:
         oldest = held_tokens.min(initial=tokens)
         turn = int(np.searchsorted(recording.starts, oldest, "right")) - 1
-        words = f"{lane.label} ends with {len(held_tokens):,} of {count(tokens, 'token')}"
+        words = f"{lane.policy.title} ends with {len(held_tokens):,} of {count(tokens, 'token')}"
         words += f"; the oldest is from turn {turn}"
     st.header(plain(words), anchor=False)
 
 
-def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Markdown:
+def headline(name: str, recording: Recording, lane: StageRun, lost: Outcome) -> Markdown:
     """Return what a call or state lacked, who mentioned it when, and when it was evicted."""
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
@@ -55,6 +57,6 @@ def headline(name: str, recording: Recording, lane: Lane, lost: Outcome) -> Mark
         demand.value,
         GIVEN_BY[recording.transcript.span_kind(turn, start)],
         turn,
-        lane.label,
+        lane.policy.title,
         "at once" if lost.lost == turn else f"in turn {lost.lost}",
     )

@@ -21,7 +21,6 @@ from fdkvc.ui import fields
 from fdkvc.ui.compare import scenes
 from fdkvc.ui.component import payload
 from fdkvc.ui.follow import follow_lanes, show_downloads, show_lanes
-from fdkvc.ui.lanes import Lane
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import scene
@@ -37,17 +36,17 @@ def show_view(
     page: str,
     view: str,
     recording: Recording,
-    lanes: tuple[Lane, ...],
-    lane: Lane,
+    lanes: tuple[StageRun, ...],
+    lane: StageRun,
     controls: DeltaGenerator,
 ) -> None:
     """Show the dialog on the stage, and its files among the controls."""
     write, uploaded = fields.link_writer(page, FIELDS), fields.held(page, FILE) == OWN
-    one_cache, ghost = view == "cache" and not lane.run.long, NO_GHOST
+    one_cache, ghost = view == "cache" and not lane.long, NO_GHOST
     if one_cache:
-        ghost = choose_ghost(page, lane.run, lambda *_: RUN_FIELDS, which_dialog(page))
+        ghost = choose_ghost(page, lane, lambda *_: RUN_FIELDS, which_dialog(page))
     with controls:
-        packed = partial(payload, lane.run, "", *ghost) if one_cache else None
+        packed = partial(payload, lane, "", *ghost) if one_cache else None
         show_downloads(page, [lane] if one_cache else lanes, packed, uploaded=uploaded)
     if view == "words":
         show_transcript(page, recording, lanes, lane, write)
@@ -56,7 +55,7 @@ def show_view(
     elif one_cache:
         scene.show(page, lane, write, ghost)
     else:
-        note = lane.run.long_note("One cache, with its order by score,")
+        note = lane.long_note("One cache, with its order by score,")
         st.info(plain(note), icon=":material/info:")
         write()
 
@@ -64,12 +63,12 @@ def show_view(
 def show_transcript(
     page: str,
     recording: Recording,
-    lanes: Sequence[Lane],
-    lane: Lane,
+    lanes: Sequence[StageRun],
+    lane: StageRun,
     write: Callable[[], None],
 ) -> None:
     """Show the transcript, first underlined for `lane`; `write` writes the address."""
-    text = _text(recording, tuple(lane.run for lane in lanes), lanes.index(lane))
+    text = _text(recording, tuple(lane for lane in lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
@@ -80,11 +79,11 @@ def show_transcript(
     following()
 
 
-def show_source(recording: Recording, lanes: Sequence[Lane]) -> None:
+def show_source(recording: Recording, lanes: Sequence[StageRun]) -> None:
     """Show whose vectors policies see: a model's, or those of letters if any looks at them."""
     words = f"Vectors: {recording.source}, as that model reads the dialog."
     if recording.source.startswith(LEXICAL):
-        labels = [lane.label for lane in lanes if guessed(lane.run.trace.policy, recording.source)]
+        labels = [lane.policy.title for lane in lanes if guessed(lane.policy, recording.source)]
         if not labels:
             return
         words = f"{listed(labels)}: by letters of words, not meaning. A model is under Vectors."
@@ -128,10 +127,10 @@ def outcomes_of(run: StageRun, recording: Recording) -> tuple[Outcome, ...]:
     return tuple(Outcome(*needed, int(turn[0])) for needed, turn in pairs)
 
 
-def first_failure(recording: Recording, lane: Lane) -> tuple[int, int | None]:
+def first_failure(recording: Recording, lane: StageRun) -> tuple[int, int | None]:
     """Return the first turn that lacked a value and a token of it, or the last turn and None."""
     kind, _ = demand_kind(recording)
-    for outcome in outcomes_of(lane.run, recording):
+    for outcome in outcomes_of(lane, recording):
         if outcome.demand.kind == kind and outcome.lost >= 0:
             return outcome.demand.turn, outcome.mentions[-1][0]
     return len(recording.tokens) - 1, None
