@@ -40,15 +40,6 @@ def page(context: BrowserContext) -> Page:
     return context.new_page()
 
 
-def test_the_first_page_is_also_found_under_its_name(page: Page) -> None:
-    page.goto("/step?scenario=shift&turn=5")
-
-    expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
-    expect(page.get_by_role("slider", name="Turn")).to_have_value("5")
-    expect_linked(page, scenario="shift", turn=5)
-    expect(page.get_by_text("Page not found")).to_have_count(0)
-
-
 def entries(page: Page) -> int:
     """Return how many entries the browser's history has."""
     return int(page.evaluate("history.length"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,11 +11,9 @@ from streamlit.testing.v1 import AppTest
 from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
-from fdkvc.engine.metrics import default_metrics, metric_named
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, synthetic_policies
 from fdkvc.policies.base import EVICTION
-from fdkvc.ui.markdown import plain
-from tests.app_pages import ROOT, html, link_of, open_page, press, settled, stage_of, told
+from tests.app_pages import html, link_of, open_page, press, settled, stage_of, told
 
 
 def lanes(app: AppTest) -> list[str]:
@@ -54,16 +51,9 @@ def test_it_compares_the_papers_policies_at_first() -> None:
     assert not errors(app)
 
 
-def test_a_link_brings_a_policy_around_a_policy() -> None:
-    app = open_page("compare", policies="fifo,recall(h2o:window=0.25,tier=2.0)")
-
-    assert lanes(app) == ["FIFO", "Recall (H2O window=0.25, tier=2.0)"]
-    assert not app.exception
-    assert not errors(app)
-
-
 def test_a_policy_around_a_policy_is_chosen() -> None:
     app = open_page("compare", policies="fifo,turns(window(tova), picks=0.5)")
+    assert lanes(app) == ["FIFO", "Turn by turn (Window (TOVA), picks=0.5)"]
     app.selectbox(key="compare/variant/policy").set_value("fifo").run()
     app.selectbox(key="compare/variant/around").set_value("blocks").run()
     press(app, "Add Blocks (FIFO)")
@@ -141,31 +131,6 @@ def test_two_runs_to_compare_must_be_two() -> None:
     assert "Choose two different runs." in shown(app)
 
 
-# ------------------------------------------------------------------------------- wrong links
-
-
-@pytest.mark.parametrize(
-    ("link", "sentence"),
-    [
-        ({"policies": "h2o,lru"}, "policy 'lru' is unknown: choose from"),
-        ({"policies": "fd-kvc:gamma=7"}, "gamma is 7.0, but must be a number above 0"),
-        ({"policies": "fifo,h2o", "one": "sink"}, "First run is 'sink', but must be one of fifo"),
-        ({"turn": "soon"}, "Turn is 'soon', but must be a whole number"),
-        ({"colour": "red"}, "it has an unknown parameter 'colour'"),
-        (
-            {"fork": "h2o", "fork_turn": 9, "fork_policy": "", "pinned": ""},  # of a former version
-            r"it has unknown parameters 'fork' and 'fork\_turn'.",
-        ),
-    ],
-)
-def test_a_wrong_link_is_explained_in_one_sentence(link: dict[str, str], sentence: str) -> None:
-    app = open_page("compare", **link)
-
-    (error,) = errors(app)
-    assert sentence in error
-    assert lanes(app)
-
-
 # ------------------------------------------------------------------------------- any policy
 
 
@@ -195,35 +160,6 @@ def test_a_policy_that_does_not_exist_yet_is_compared(monkeypatch: pytest.Monkey
 
     assert lanes(app) == ["FIFO", "Nearest side=far", "Nearest"]
     assert not errors(app)
-
-
-def test_the_page_names_no_policy() -> None:
-    files = [ROOT / "pages" / "compare.py", *(ROOT / "fdkvc" / "ui" / "compare").glob("*.py")]
-    files += [ROOT / "fdkvc" / "ui" / "lanes.py", ROOT / "fdkvc" / "charts" / "timeline.py"]
-    names = {key for key in POLICIES if len(key) > 4} | {p.label for p in POLICIES.values()}
-    for file in files:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        told = {
-            ast.get_docstring(node, clean=False)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        }
-        texts = {
-            node.value
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-        assert not names & {word for text in texts - told for word in text.split()}, file
-
-
-def test_what_the_figures_say_is_told_where_they_stand() -> None:
-    app = open_page("compare", policies="fifo,oracle", metrics="attention_loss")
-
-    (told,) = [text.value for text in app.markdown if text.value.startswith("- **Alignment:**")]
-    for metric in (*default_metrics(), "attention_loss"):
-        assert plain(metric_named(metric).help) in told
-    assert plain(POLICIES["oracle"].idea) in told
-    assert "retention may be 0 %" in POLICIES["oracle"].idea
 
 
 def pair(app: AppTest) -> list[object]:

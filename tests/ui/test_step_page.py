@@ -20,27 +20,40 @@ from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import Ghost
 from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, stage_of, told
 
-WRONG = (
-    ("gamma", 7, "must be a number above 0 and below 1"),
-    ("policy", "lru", "choose from fifo"),
-    ("budget", 0, "must be a whole number from 1 to"),
-    ("colour", "red", "unknown parameter 'colour'"),
+
+@pytest.mark.parametrize(
+    ("page", "link", "sentence"),
+    [
+        ("step", {"gamma": 7}, "must be a number above 0 and below 1"),
+        ("step", {"policy": "lru"}, "choose from fifo"),
+        ("step", {"budget": 0}, "must be a whole number from 1 to"),
+        ("step", {"colour": "red"}, "unknown parameter 'colour'"),
+        ("compare", {"policies": "h2o,lru"}, "policy 'lru' is unknown: choose from"),
+        ("compare", {"policies": "fd-kvc:gamma=7"}, "gamma is 7.0, but must be a number above 0"),
+        (
+            "compare",
+            {"policies": "fifo,h2o", "one": "sink"},
+            "First run is 'sink', but must be one of fifo",
+        ),
+        ("compare", {"turn": "soon"}, "Turn is 'soon', but must be a whole number"),
+        (
+            "compare",
+            {"fork": "h2o", "fork_turn": 9, "fork_policy": "", "pinned": ""},  # of a former version
+            r"it has unknown parameters 'fork' and 'fork\_turn'.",
+        ),
+    ],
 )
-"""Parts of a link with what is said of each."""
-
-
-@pytest.mark.parametrize(("name", "value", "sentence"), WRONG)
-def test_a_wrong_link_is_explained_and_the_page_works(
-    name: str, value: object, sentence: str
+def test_a_wrong_link_is_explained_in_one_sentence_and_the_page_works(
+    page: str, link: dict[str, object], sentence: str
 ) -> None:
-    app = open_page("step", **{name: value})
+    app = open_page(page, **link)
 
-    (said,) = app.error
-    assert said.value.startswith("This link has an error: ")
-    assert sentence in said.value
+    (error,) = app.error
+    assert error.value.startswith("This link has an error: ")
+    assert sentence in error.value
     assert not press(app, "Another dialog").error
-    assert app.session_state["step/seed"] == 8
-    assert stage_of(app)["kind"] == "one"
+    assert app.session_state[f"{page}/seed"] == 8
+    assert stage_of(app)["lanes"]
 
 
 def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: object) -> Any:
