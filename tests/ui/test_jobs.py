@@ -104,16 +104,12 @@ def test_what_goes_wrong_is_one_sentence(error: Exception, sentence: str) -> Non
     assert job.result is None
 
 
-def test_a_job_is_found_by_its_name_and_by_no_other(gates: list[Gate]) -> None:
-    jobs = Jobs()
-    job, _ = begin(jobs, gates)
-    assert jobs.find(job.name) is job
-    assert jobs.find("another") is None
-    assert jobs.find(None) is None
-
-
-def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size() -> None:
-    jobs = Jobs(running=1, max_bytes=2500)
+def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size(
+    gates: list[Gate],
+) -> None:
+    jobs = Jobs(running=2, max_bytes=2500)
+    running, gate = begin(jobs, gates)
+    assert gate.begun.wait(SECONDS)
     made = [finished(jobs.start(lambda size=size, **_: bytes(size))) for size in (1000, 1000, 1000)]
     assert [jobs.find(job.name) is not None for job in made] == [False, True, True]
 
@@ -121,13 +117,8 @@ def test_results_have_a_bound_in_bytes_and_the_last_stays_whatever_its_size() ->
 
     assert [jobs.find(job.name) is not None for job in made] == [False, False, False, True]
     assert made[-1].size > 9000
-
-
-def test_a_running_job_is_never_forgotten(gates: list[Gate]) -> None:
-    jobs = Jobs(max_bytes=0)
-    job, _ = begin(jobs, gates)
-    finished(jobs.start(lambda **_: bytes(9000)))
-    assert jobs.find(job.name) is job
+    assert jobs.find(running.name) is running
+    assert jobs.find("another") is None
 
 
 def test_results_are_found_by_the_type_of_what_was_asked_and_can_be_dropped(
@@ -174,9 +165,12 @@ def test_a_job_goes_with_the_last_session_that_waits_for_it(gates: list[Gate]) -
     one.hold("search", alone)
     one.let_go("search")
     assert alone.finished
+    ended = finished(Jobs().start(lambda **_: "result"))
+    one.hold("ended", ended)
 
     one.release()
     assert running.cancelled.is_set()
+    assert not ended.cancelled.is_set()
     assert shared.waiting
     other.hold("check", shared)
     assert shared.waiting
@@ -219,16 +213,6 @@ def test_a_session_never_waits_for_a_job_that_another_one_just_cancelled(gates: 
     assert finished(cut_short).result == "cut short"
     assert finished(joined[0]).result == "whole"
     assert not joined[0].cancelled.is_set()
-
-
-def test_what_has_ended_keeps_its_result_after_all_sessions(gates: list[Gate]) -> None:
-    jobs, held = Jobs(), Held()
-    job, gate = begin(jobs, gates)
-    held.hold("check", job)
-    gate.open.set()
-    finished(job)
-    held.release()
-    assert not job.cancelled.is_set()
 
 
 def test_results_that_a_session_shows_together_do_not_push_each_other_out(

@@ -12,7 +12,7 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
-from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
+from fdkvc.conversations.page.files import UPLOADS, DialogFile
 from fdkvc.player.moments import Spoken
 from fdkvc.player.run import DialogChoice, build_run
 from fdkvc.policies import policy_named
@@ -86,17 +86,6 @@ def test_the_last_one_stays_whatever_its_size_and_one_key_stands_for_one_value()
     stored.put("small", bytes(10))
     assert stored.get("large") is None
     assert stored.size == size_of(bytes(10))
-
-
-def test_many_files_take_no_more_than_their_bound() -> None:
-    stored: ByteLRU[DialogFile] = ByteLRU(100_000)
-    for number in range(30):
-        text = "\n".join(f"User: file {number}, line {line}" for line in range(100))
-        file = read_dialog_file(text.encode(), "said.txt")
-        stored.put((file.name, file.digest), file)
-
-        assert stored.size <= stored.most
-        assert stored.get((file.name, file.digest)) is file
 
 
 def test_what_was_made_is_found_again_by_equal_arguments_and_made_anew_by_others() -> None:
