@@ -30,8 +30,9 @@ SOURCE_LABELS: Mapping[str, str] = {
     ANY: "any source",
 }
 
-CALL = ["dialog", "services", "turn", "call", "call_number"]
-"""Columns that identify a call."""
+DIALOG = ["dialog", "services"]
+CALL = [*DIALOG, "turn", "call", "call_number"]
+"""Columns that identify a dialog, and a call."""
 
 CASE = ["policy", "budget"]
 """Columns that identify a run."""
@@ -51,17 +52,16 @@ def source_recall(arguments: pd.DataFrame) -> pd.DataFrame:
     # Group numbers instead of texts, and all cases at once: the grouping is repeated for each
     # source and age, and this makes it fast.
     numbers = arguments[["source", "age", "held"]].copy()
-    numbers["case"] = arguments.groupby(CASE, sort=False).ngroup()
-    numbers["dialog"] = arguments.groupby(CALL[:2], sort=False).ngroup()
-    numbers["call"] = arguments.groupby(CALL, sort=False).ngroup()
+    for name, columns in (("case", CASE), ("dialog", DIALOG), ("call", CALL)):
+        numbers[name] = arguments.groupby(columns, sort=False).ngroup()
     cases = [*arguments[CASE].drop_duplicates().itertuples(index=False, name=None)]
-    services = arguments[CALL[:2]].drop_duplicates().services.tolist()
+    services = arguments[DIALOG].drop_duplicates().services.tolist()
     rows: list[list[tuple[Any, ...]]] = [[] for _ in cases]
     for source in SOURCE_LABELS:
         of_source = numbers if source == ANY else numbers[numbers.source == source]
-        for age, (low, high) in SPANS.items():
-            of_age = of_source[(of_source.age > low) & (of_source.age <= high)]
-            for case, count, mean in _case_means(of_age, services):
+        for age, bounds in SPANS.items():
+            is_in_span = of_source.age.between(*bounds, inclusive="right")
+            for case, count, mean in _case_means(of_source[is_in_span], services):
                 rows[case].append((*cases[case], source, age, count, *mean))
     return pd.DataFrame(chain(*rows), columns=list(SOURCE_RECALL))
 
@@ -89,12 +89,12 @@ def age_of(age: int) -> str:
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
-    order = ["policy", "budget", "age"]
-    ascending = [True, True, False]
-    return lost.sort_values(order, ascending=ascending, kind="stable").reset_index(drop=True)
+    ascending = [*(True for _ in CASE), False]
+    in_order = lost.sort_values([*CASE, "age"], ascending=ascending, kind="stable")
+    return in_order.reset_index(drop=True)
 
 
-def worst_losses(lost: pd.DataFrame, most: int = 5) -> pd.DataFrame:
+def worst_losses(lost: pd.DataFrame, limit: int = 5) -> pd.DataFrame:
     """Return the values of `forgotten` that most calls needed, then those mentioned longest ago.
 
     Each has the row of the first call that lacked it, and the number of calls in the column
@@ -103,4 +103,4 @@ def worst_losses(lost: pd.DataFrame, most: int = 5) -> pd.DataFrame:
     value = ["dialog", "value"]
     lost = lost.assign(calls=lost.groupby(value).value.transform("size"))
     first = lost.sort_values("turn", kind="stable").drop_duplicates(value)
-    return first.sort_values(["calls", "age"], ascending=False, kind="stable").head(most)
+    return first.sort_values(["calls", "age"], ascending=False, kind="stable").head(limit)

@@ -59,8 +59,8 @@ def _owners(value: JsonObject) -> Iterator[JsonObject]:
         yield owner["toolConfig"]
     # Of a log of Inspect: the first event that gave its model any.
     events = objects_of(owner.get("events"))
-    given = (event for event in events if event.get("event") == "model" and event.get("tools"))
-    yield from islice(given, 1)
+    with_tools = (row for row in events if row.get("event") == "model" and row.get("tools"))
+    yield from islice(with_tools, 1)
     for field in ("messages", "conversations"):
         for message in objects_of(owner.get(field)):
             if "system" in (message.get("role"), message.get("from")):

@@ -99,8 +99,8 @@ def register(format: Format) -> Format:
         raise TypeError(f"{format!r} is not a Format")
     if FORMATS.get(format.key, format) is not format:
         raise ValueError(f"format key {format.key!r} is taken: choose another")
-    others = (row for row in FORMATS.values() if row is not format and row.recognizes is None)
-    fields = {row.field for row in others} - {None}
+    by_field = [row for row in FORMATS.values() if row.field and row.recognizes is None]
+    fields = {row.field for row in by_field if row is not format}
     if format.recognizes is None and format.field in fields:
         raise ValueError(f"format field {format.field!r} is taken: choose another")
     FORMATS[format.key] = format

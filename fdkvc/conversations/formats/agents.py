@@ -15,11 +15,18 @@ from itertools import chain, starmap
 from json import JSONDecoder
 from typing import Any
 
-from fdkvc.conversations.formats.base import Dialogs, Format, Placed, parts_in
+from fdkvc.conversations.formats.base import Dialogs, Format, Placed
 from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
 from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
 from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
-from fdkvc.core.json_input import Fields, JsonObject, check_structure, of_kind, parse_json
+from fdkvc.core.json_input import (
+    Fields,
+    JsonObject,
+    check_structure,
+    objects_of,
+    of_kind,
+    parse_json,
+)
 from fdkvc.core.limits import (
     MAX_CONTEXT_MESSAGES,
     MAX_DIALOG_FILE_LINES,
@@ -235,9 +242,9 @@ class Thread:
         """The messages that the model has in context."""
         return self.contexts[-1]
 
-    def since(self, first: int) -> list[int]:
+    def since(self, start: int) -> list[int]:
         """Return the messages in context from a number on."""
-        return [index for index in self.context if index >= first]
+        return [index for index in self.context if index >= start]
 
     def said_by(self, *roles: str) -> list[int]:
         """Return the messages in context of some roles."""
@@ -487,7 +494,7 @@ class Reader:
 
 def call_ids(message: JsonObject) -> list[str]:
     """Return the id of each call of a chat message, "" for one without."""
-    functions = (call.get("function") for call in parts_in([message], "tool_calls"))
+    functions = (call.get("function") for call in objects_of(message.get("tool_calls")))
     return [call_id(of_kind(function, dict)) for function in functions]
 
 

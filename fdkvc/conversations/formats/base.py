@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import JsonObject, check_object, objects_of
+from fdkvc.core.json_input import JsonObject, check_object
 from fdkvc.core.limits import MAX_DIALOGS
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 from fdkvc.core.unread import Unread
@@ -61,12 +61,6 @@ def restated(message: JsonObject, *read: str, **fields: Any) -> dict[str, Any]:
     {'mood': 'glad', 'role': 'user'}
     """
     return {name: value for name, value in message.items() if name not in read} | fields
-
-
-def parts_in(messages: Any, field: str) -> Iterator[JsonObject]:
-    """Yield the objects in a list that a field of each message has; any value may be given."""
-    for message in objects_of(messages):
-        yield from objects_of(message.get(field))
 
 
 def read_each(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from fdkvc.conversations.formats.base import restated
 from fdkvc.core.json_input import JsonObject, json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
@@ -86,10 +87,8 @@ def as_call(value: Any) -> JsonObject | None:
     )
     if named is None or given_field is None:
         return None
-    other_fields = {
-        name: field_value for name, field_value in value.items() if name not in (named, given_field)
-    }
-    return {"name": value[named], "arguments": value[given_field], **other_fields}
+    function = {"name": value[named], "arguments": value[given_field]}
+    return restated(value, named, given_field, **function)
 
 
 def calls_in(text: str) -> list[JsonObject]:

@@ -22,8 +22,8 @@ from fdkvc.conversations.formats.agents import (
     turns_of_answer,
     unread_line,
 )
-from fdkvc.conversations.formats.base import Placed, parts_in
-from fdkvc.core.json_input import JsonObject, of_kind
+from fdkvc.conversations.formats.base import Placed
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -168,7 +168,7 @@ class _Reader(Reader):
         """Add what a person, a tool or the model said; return its messages."""
         self._compact(agent)
         is_answer = line["type"] == "assistant"
-        results = (part.get("type") == "tool_result" for part in parts_in([message], "content"))
+        results = (part.get("type") == "tool_result" for part in objects_of(message.get("content")))
         if not is_answer and not any(results):
             self._go_back(_field(line, "parentUuid", str), agent)
         numbers, key = [], _field(message, "id", str)

@@ -15,8 +15,7 @@ from fdkvc.conversations.formats.agents import (
     unread_line,
     whole_number,
 )
-from fdkvc.conversations.formats.base import parts_in
-from fdkvc.core.json_input import Fields, JsonObject, of_kind
+from fdkvc.core.json_input import Fields, JsonObject, objects_of, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -100,7 +99,7 @@ def _answer(text: str, data: JsonObject) -> Fields:
     thinking = [{"type": "thinking"}] * bool(data.get("reasoningText"))
     calls = [
         {"type": "tool_use", **{name: call.get(name) for name in CALL}}
-        for call in parts_in([data], "toolRequests")
+        for call in objects_of(data.get("toolRequests"))
     ]
     return {"role": "assistant", "content": [*thinking, {"type": "text", "text": text}, *calls]}
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fdkvc.conversations.formats.agents import Reader, agent_format, turns_of_answer, unread_line
-from fdkvc.conversations.formats.base import parts_in
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.core.json_input import JsonObject, objects_of
 from fdkvc.core.unread import Unread
@@ -59,34 +58,35 @@ class _Reader(Reader):
 
     def _turns(self, line: JsonObject, place: str) -> Iterator[dict[str, Any]]:
         """Yield a record's words and calls, and the results that were not added before."""
-        content, failed = line.get("content"), set[str]()
+        content, calls = line.get("content"), objects_of(line.get("toolCalls"))
         parts = [*content] if isinstance(content, list) else [{"text": content}]
-        for call in parts_in([line], "toolCalls"):
+        for call in calls:
             parts.append({"functionCall": {name: call.get(name) for name in CALL}})
-            parts += parts_in([call], "result")
-            failed |= {str(call.get("id"))} if call.get("status") == "error" else set()
+            parts += objects_of(call.get("result"))
+        failed = {str(call.get("id")) for call in calls if call.get("status") == "error"}
         role = "user" if line.get("type") == "user" else "assistant"
         message = {"role": role, "content": parts}
         for turn, _ in turns_of_answer(message, place, self.unread):
             key = call_id(turn) if turn["role"] == "tool" else ""
             if key not in self.results:
                 yield {**turn, "is_error": key in failed}
-            self.results |= {key} if key else set()
+            if key:
+                self.results.add(key)
 
     def _replace(self, rows: Sequence[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
         stays = {index for row in rows for index in self.numbers.get(str(row.get("id")), ())}
-        gone = {*self.thread.context} - stays
+        leaving = {*self.thread.context} - stays
         new = [
             (str(row.get("id")), turn)
             for row in rows
             if str(row.get("id")) not in self.numbers
             for turn in self._turns(row, place)
         ]
-        if gone and any(SESSION_CONTEXT not in str(turn["content"]) for _, turn in new):
+        if leaving and any(SESSION_CONTEXT not in str(turn["content"]) for _, turn in new):
             self.thread.compact(place, [turn for _, turn in new], stays)
         else:
-            self.thread.leave(gone, self.unread)
+            self.thread.leave(leaving, self.unread)
             for _, turn in new:
                 self.thread.add(turn, place)
         for number, (key, _) in enumerate(new, start=len(self.thread.messages) - len(new)):

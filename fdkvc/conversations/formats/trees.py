@@ -49,11 +49,11 @@ def branches(
     Each message comes with the object that names it. A branch ends at the leaf, or else at the last
     message of its tree.
     """
-    keys = [field_of(owner, IDS) for owner, _ in messages]
-    named = {key: message for key, (_, message) in zip(keys, messages, strict=True)}
-    parents = {
-        key: field_of(owner, PARENTS) for key, (owner, _) in zip(keys, messages, strict=True)
-    }
+    named: dict[str, Message] = {}
+    parents: dict[str, str] = {}
+    for owner, message in messages:
+        key = field_of(owner, IDS)
+        named[key], parents[key] = message, field_of(owner, PARENTS)
     is_tree = len(named) == len(messages) and "" not in named
     if not is_tree or named.keys().isdisjoint(parents.values()):
         return [[message for _, message in messages]]
