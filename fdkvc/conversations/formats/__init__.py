@@ -4,7 +4,6 @@ Formats are recognized by content. Any file is either read within the limits of 
 or rejected with one sentence that names the place.
 """
 
-import re
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -33,7 +32,6 @@ from fdkvc.conversations.formats import (
     tau_bench,
     tooltalk,
 )
-from fdkvc.conversations.formats.agents import session_of
 from fdkvc.conversations.formats.base import Dialogs, Format, read_each
 from fdkvc.conversations.formats.messages import is_message
 from fdkvc.conversations.formats.responses import is_item_type
@@ -45,7 +43,6 @@ from fdkvc.core.json_input import JsonObject, check_structure, parse_json, read_
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
     MAX_DIALOG_FILE_LINES,
-    MAX_SAMPLED_CHARACTERS,
 )
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, different_names
@@ -177,24 +174,17 @@ def read_dialogs(
 def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     """Read the sessions of a coding agent's log: its own, and those of its subagents.
 
-    Sessions of former versions of Gemini CLI and Copilot CLI, which record no compaction, are read
-    as dialogs are. There are none in a file of another kind. Raises a ValueError as `read_dialogs`
-    does, and if nobody says anything.
+    There are none in a file of another kind. Raises a ValueError as `read_dialogs` does, and if
+    nobody says anything.
     """
     text, _ = _text_of(content, name)
     log = _log_format(text)
     if log is None or log.sessions is None:
-        if not _OTHER_AGENTS.search(text[:MAX_SAMPLED_CHARACTERS]):
-            return ()
-        return tuple(map(session_of, read_dialogs(content, name, calls=True)[0]))
+        return ()
     sessions = log.sessions(text)
     if not sessions:
         raise ValueError(EMPTY_LOG)
     return tuple(sessions)
-
-
-_OTHER_AGENTS = re.compile(r'"projectHash"\s*:|"chatMessages"\s*:')
-"""What is at the beginning of sessions of former versions of Gemini CLI and Copilot CLI."""
 
 
 def is_agents_log(content: bytes, name: str = "") -> bool:

@@ -527,26 +527,6 @@ def _said(message: Message, calls: bool) -> Spoken:
     return replace(turn, text=silent, call_characters=0), call_rows
 
 
-def session_of(transcript: Transcript) -> Session:
-    """Return a dialog with the text of calls as a session without compactions."""
-    calls: dict[int, list[MadeCall]] = {}
-    waiting: list[tuple[int, int]] = []  # calls without a result: their turn and number
-    for call in transcript.calls:
-        arguments = {argument.slot: argument.value for argument in call.arguments}
-        calls.setdefault(call.turn, []).append(MadeCall(call.method, arguments))
-    for number, turn in enumerate(transcript.turns):
-        waiting += [(number, order) for order in range(len(calls.get(number, ())))]
-        if turn.kind == "result" and waiting:
-            earlier, order = waiting.pop(0)
-            calls[earlier][order] = calls[earlier][order]._replace(result=number)
-    messages = tuple(
-        Message(turn, f"message {number + 1}", tuple(calls.get(number, ())))
-        for number, turn in enumerate(transcript.turns)
-    )
-    note = "This version of the agent records no compactions."
-    return Session(transcript.name, messages, (tuple(range(len(messages))),), notes=(note,))
-
-
 def whole_number(value: Any) -> int | None:
     """Return a value that is a whole number; None for any other."""
     return value if isinstance(value, int) else None
