@@ -1,7 +1,7 @@
 """``forgot``: what a session of a coding agent forgot at its compactions, and what that cost."""
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 
@@ -42,25 +42,15 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
     compacted = [session for session in sessions if session.compactions]
     if options.at is not None and not compacted:
         compacted = [sessions[0].imagined(options.at)]
-    began, results = perf_counter(), list[Forgot]()
+    results: list[Forgot] = []
     with progress("Comparing ways to fit") as show:
         for session in compacted:
-
-            def on_compaction(number: int, total: int, name: str = session.name) -> None:
-                seconds = perf_counter() - began
-                show(Progress(number, total, f"compaction {number + 1} of {name}", seconds))
-
+            on_compaction = _reporter(show, f"compactions of {session.name}")
             results += forgot(session, ways, on_compaction, size=options.at or 0)
     if read_on is not None and results:
         with progress("Reading on") as show:
             for number, result in enumerate(results):
-                title, began = f"compaction {number + 1} of {len(results)}", perf_counter()
-
-                def on_read(
-                    tokens: int, total: int, title: str = title, began: float = began
-                ) -> None:
-                    show(Progress(tokens, total, title, perf_counter() - began))
-
+                on_read = _reporter(show, f"compaction {number + 1} of {len(results)}")
                 results[number] = read_on(result, on_read)
     for session in sessions:
         for note in session.notes:
@@ -85,19 +75,24 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
 
 def _folder_command(options: Namespace, folder: Path, encoding: Encoder) -> None:
     """Print what the sessions in a folder forgot, by project."""
-    began = perf_counter()
     with progress(f"Reading the sessions in {folder.name}") as show:
-
-        def on_file(number: int, total: int, file: str) -> None:
-            show(Progress(number, total, file, perf_counter() - began))
-
-        losses = losses_in(folder, encoding, on_file)
+        losses = losses_in(folder, encoding, _reporter(show))
     for sentence in losses.skipped:
         warn(f"Not read: {sentence}")
     words = not options.without_words
     flush((folder_json if options.json else folder_text)(losses, words) + "\n")
     if options.out is not None:
         _draw(options.out, losses_by_project(losses, words))
+
+
+def _reporter(show: Callable[[Progress], None], title: str = "") -> Callable[..., None]:
+    """Return a function that shows how much of something is done, and what if it is told."""
+    began = perf_counter()
+
+    def report(number: int, total: int, name: str = title) -> None:
+        show(Progress(number, total, name, perf_counter() - began))
+
+    return report
 
 
 def _draw(path: str, losses: Mapping[str, Mapping[str, int]]) -> None:

@@ -21,10 +21,9 @@ from fdkvc.conversations import lexical
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording, word_vectors
 from fdkvc.conversations.replay import Replay, replay
-from fdkvc.core.recordings import Recording, Token, stack_recordings
+from fdkvc.core.recordings import Recording, Token
 from fdkvc.core.token_traits import TABLE, text_surprisal, word_surprisal
 from fdkvc.core.transcripts import Mention, Transcript, Turn
-from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World
 
@@ -213,17 +212,6 @@ def test_tokens_may_overlap_or_stand_for_nothing() -> None:
     )
 
     assert odd.piece_lengths(0) == [0, 3, 2, -2]  # "naï", "ve", " x"
-
-
-def test_a_dialog_is_the_same_alone_and_among_others() -> None:
-    recordings = [lexical_recording(dialog) for dialog in DIALOGS]
-    together = stack_recordings(recordings)
-    for row, recording in enumerate(recordings):
-        for key in ("fd-kvc", "h2o"):
-            alone = simulate(policy_named(key), recording.dialogs, 24, entries=False)
-            among = simulate(policy_named(key), together, 24, entries=False)
-            kept = among.kept_tokens[row : row + 1, : alone.turns]
-            np.testing.assert_array_equal(alone.kept_tokens, kept)
 
 
 def heads(recording: Recording, count: int) -> Recording:
