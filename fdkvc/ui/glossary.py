@@ -1,8 +1,9 @@
 """Explanations beside words and below figures: of terms, metrics and policies."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import starmap
+from types import MappingProxyType
 
 import streamlit as st
 
@@ -33,9 +34,14 @@ def help_on(text: str) -> Markdown | None:
     return plain(" ".join(f"{word}: {WORDS[word]}" for word in words)) if words else None
 
 
-def show_glossary(metrics: Iterable[str], policies: Iterable[Policy] = ()) -> None:
-    """Explain these metrics and policies behind a click."""
+def show_glossary(
+    metrics: Iterable[str],
+    policies: Iterable[Policy] = (),
+    further: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Explain these metrics, `further` words and policies behind a click."""
     entries = [(METRICS[key].label, METRICS[key].help) for key in metrics]
+    entries += further.items()
     show_entries(entries + [(policy.title, policy.idea) for policy in policies])
 
 

@@ -65,7 +65,7 @@ def look_at_claims_and_figures(page: Page) -> None:
     claim = page.locator("#claim-peak-gamma")
     expect(claim).to_contain_text("the decay rate has little effect")
     claim.locator("summary").click()
-    expect(claim.get_by_role("img")).to_have_attribute("aria-label", re.compile("0.7 or 0.85"))
+    expect(claim.locator(".line")).to_have_attribute("aria-label", re.compile("0.7 or 0.85"))
     page.get_by_role("tab", name="Figures").click()
     expect(page.get_by_role("tabpanel")).to_contain_text("Alignment turn by turn (Figure 1)")
     drawn = page.locator("[data-testid=stVegaLiteChart] [aria-label*='policy: FD-KVC']")

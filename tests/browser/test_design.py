@@ -78,7 +78,7 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
     for key in ("End", "Enter"):
         page.keyboard.press(key)
     expect(why.locator(".search .busy")).to_be_visible()
-    expect(why.locator(".in-words")).to_contain_text("in turn")
+    expect(why.locator(".in-words")).to_contain_text("was evicted")
     searching = why.evaluate(PLACES)
     expect(why.locator(".search details")).to_be_visible()
     assert np.abs(np.subtract(why.evaluate(PLACES), searching)).max() <= 1

@@ -71,12 +71,7 @@ def show_difference(lane: StageRun, other_lane: StageRun, turn: int) -> None:
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(lane, other_lane, turn, shared, table)))
     show_grid(_columns(table, lane, other_lane), "Entries that only one of the two keeps")
-    st.caption(
-        plain(
-            f"Rank and score are those of turn {turn}; for the run that evicted the entry, those "
-            "of the turn of its eviction."
-        )
-    )
+    st.caption(plain(f"Rank and score in turn {turn}, or in the turn of the eviction."))
 
 
 def _difference_words(
@@ -131,6 +126,15 @@ def _words(column: pd.Series, form: str) -> list[str]:
 # ------------------------------------------------------------------------------- whole runs
 
 
+FIGURES = {
+    "Late": f"The mean of the last {LATE_TURNS} turns of this dialog.",
+    "Turns to adapt": f"Turns from the first change of topic until {percent(ADAPTED)} of the cache "
+    "is about the new topic; > 3: not within 3 turns.",
+    "Latency": "The median turn of this run alone, so it varies; Benchmark repeats it.",
+}
+"""Words of the figures of whole runs."""
+
+
 def show_figures(lanes: Sequence[StageRun]) -> None:
     """Show a row of figures for each run over the whole dialog."""
     st.header("The whole run in figures", anchor=False)
@@ -149,14 +153,5 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    show_glossary(metrics, (lane.policy for lane in lanes))
-    st.caption(
-        plain(
-            "↑ higher is better, ↓ lower is better; all are of this dialog only. Retention: the "
-            "share of the cache about the topic of the turn, not of what was kept. Late: "
-            f"mean of the last {LATE_TURNS} turns. Turns to adapt: from the first change of topic "
-            f"until {percent(ADAPTED)} of the cache is about the new topic; > n: not within the n "
-            "turns. Latency: the median turn of this single run, so it varies; the benchmark "
-            "repeats it."
-        )
-    )
+    st.caption("↑ higher is better, ↓ lower is better.")
+    show_glossary(metrics, (lane.policy for lane in lanes), FIGURES)
