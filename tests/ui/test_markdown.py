@@ -216,7 +216,6 @@ def test_what_a_link_says_is_text(page: str) -> None:
     [
         ("step", {"scenario": "own"}),
         ("compare", {"scenario": "own"}),
-        ("dialogs", {"topics": "marked"}),
         ("benchmark", {"section": "ablation"}),
     ],
 )
