@@ -188,7 +188,7 @@ def _course(run: StageRun) -> Mapping[str, Any]:
         "budgets": [view.places for view in views],
         "pages": [max(view.policy.page_size, 1) for view in views],
         "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
-        "cutoffs": list(run.cutoffs),
+        "cutoffs": [view.cutoff for view in views],
         "digits": [view.digits for view in views],
     }
 

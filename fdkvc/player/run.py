@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -199,13 +198,6 @@ class StageRun:
     def terms(self) -> tuple[str, ...]:
         """The names of the columns with the score terms."""
         return tuple(f"term_{name}" for name in self.trace.result(0).terms)
-
-    @cached_property
-    def cutoffs(self) -> tuple[float | None, ...]:
-        """The lowest unprotected score that each turn kept; None if the budget evicted nothing."""
-        turns = range(self.trace.turns)
-        cutoffs = (float(self.trace.result(turn).cutoff[0, 0]) for turn in turns)
-        return tuple(None if math.isnan(cutoff) else cutoff for cutoff in cutoffs)
 
     @cached_property
     def metrics(self) -> tuple[Line, ...]:

@@ -93,13 +93,13 @@ class Grid:
             group = first
         return "\n".join(lines)
 
-    def html(self, caption: str, kind: str = "grid") -> str:
-        """Return the table as HTML; `kind` and `caption` as for `html_table`."""
+    def html(self, caption: str) -> str:
+        """Return the table as HTML; `caption` as for `html_table`."""
         rows = []
         for first, *words in self.rows:
             cells = [f"<td>{escape(word)}</td>" for word in words]
             rows.append([f"<td{hue_of(first)}>{escape(first)}</td>", *cells])
-        return html_table(self.heads, rows, caption, kind)
+        return html_table(self.heads, rows, caption)
 
     def markdown(self) -> str:
         """Return the table as Markdown."""
@@ -164,11 +164,11 @@ def marked(
 
 
 def html_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], caption: str, kind: str = "grid"
+    names: Sequence[str], rows: Sequence[Sequence[str]], caption: str, kind: str = "scrolls"
 ) -> str:
     """Return a table of columns with these names and of cells in HTML, which scrolls.
 
-    `kind` is its class in CSS, ``grid`` or ``scrolls``; `caption` is read aloud.
+    `kind` is its class in CSS; `caption` is read aloud.
     """
     heads = ""
     for name in names:

@@ -170,4 +170,4 @@ def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[],
 def show_grid(table: Grid | Mapping[str, Sequence[str]], caption: str) -> None:
     """Show a plain table, also of columns; unlike `st.dataframe`, it is up to date at once."""
     grid = table if isinstance(table, Grid) else Grid.of(table)
-    st.html(grid.html(caption, "scrolls"))
+    st.html(grid.html(caption))

@@ -36,11 +36,8 @@ from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, s
             "First run is 'sink', but must be one of fifo",
         ),
         ("compare", {"turn": "soon"}, "Turn is 'soon', but must be a whole number"),
-        (
-            "compare",
-            {"fork": "h2o", "fork_turn": 9, "fork_policy": "", "pinned": ""},  # of a former version
-            r"it has unknown parameters 'fork' and 'fork\_turn'.",
-        ),
+        ("step", {"colour": "red", "size": 3, "shape": ""}, "unknown parameters 'colour' and"),
+        ("compare", {"fork": "h2o", "dropped": "", "other": "fork"}, "Add a variant with"),
     ],
 )
 def test_a_wrong_link_is_explained_in_one_sentence_and_the_page_works(

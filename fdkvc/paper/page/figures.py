@@ -90,9 +90,9 @@ def sweep_chart(
     return curve_chart(rows, metric, title, setting.title, default, theme, policy.title)
 
 
-def titled_charts(study: Study) -> list[tuple[str, str, Charts]]:
-    """Return the paper's measured figures: title, what to see, and what draws the charts."""
-    figures = list[tuple[str, str, Charts]]()
+def measured_figures(study: Study) -> dict[str, tuple[str, Charts]]:
+    """Return the paper's measured figures by title: what to see, and what draws the charts."""
+    figures = dict[str, tuple[str, Charts]]()
     table = series_table(study.results)
     for figure in TEXTS["figure"]:
         measured = {}
@@ -101,10 +101,10 @@ def titled_charts(study: Study) -> list[tuple[str, str, Charts]]:
             if not rows.empty:
                 measured[scenario, quantity] = rows
         if measured:
-            figures.append((figure["title"], figure["words"], partial(_series, study, measured)))
+            figures[figure["title"]] = figure["words"], partial(_series, study, measured)
     if study.sweeps:
         texts = TEXTS["ablations"]
-        figures.append((texts["title"], texts["words"], partial(_curves, study)))
+        figures[texts["title"]] = texts["words"], partial(_curves, study)
     return figures
 
 
@@ -133,27 +133,29 @@ def _curves(study: Study, theme: Theme) -> dict[str, Spec]:
 # ------------------------------------------------------------------------------- the page
 
 
+figures_of = cached(measured_figures)
+
+
 @cached
 def _charts(study: Study, title: str, theme: Theme) -> dict[str, Spec]:
     """Draw one of the paper's figures."""
-    return next(draw(theme) for name, _, draw in figures_of(study) if name == title)
-
-
-figures_of = cached(titled_charts)
+    _, draw = figures_of(study)[title]
+    return draw(theme)
 
 
 @st.fragment
 def show_figures(page: str, study: Study) -> None:
     """Show one of the paper's figures."""
-    words = {title: description for title, description, _ in figures_of(study)}
-    name = segments(f"{page}/shown-figure", "Figure", {title: title for title in words})
+    figures = figures_of(study)
+    title = segments(f"{page}/shown-figure", "Figure", {title: title for title in figures})
     measured = len(study.results.benchmark.policies)
     if measured > MAX_DRAWN_POLICIES:
         st.caption(
             plain(f"The first {MAX_DRAWN_POLICIES} of {measured} policies; series.csv has all.")
         )
-    st.markdown(plain(words[name]))
+    words, _ = figures[title]
+    st.markdown(plain(words))
     with side_by_side("figure"):
-        for key, chart in _charts(study, name, page_theme()).items():
+        for key, chart in _charts(study, title, page_theme()).items():
             with panel(f"figure-{key}"):
                 show_chart(page, f"figure/{key}", chart)

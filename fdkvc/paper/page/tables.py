@@ -92,7 +92,7 @@ def measured_html(table: MeasuredTable) -> str:
             heading = f"<th scope='row'{hue_of(label)}>{escape(label)}</th>"
             cells = [_cell(table.cells.get((row, column))) for column in table.columns]
             rows.append([heading, *cells])
-    return html_table(columns, rows, f"{table.heading}, measured and published")
+    return html_table(columns, rows, f"{table.heading}, measured and published", "grid")
 
 
 def _cell(fact: Fact | None) -> str:

@@ -26,10 +26,21 @@ from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR)
 """Every field of the page's view."""
 
+WHAT_IF = ("fork", "fork_turn", "fork_policy", "fork_budget", "pinned", "dropped")
+"""Parameters that links of earlier versions have, of a run continued with something changed."""
+
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is wrong."""
-    wrong = fields.adopt_link(page, FIELDS, link)
+    known = {
+        name: text for name, text in link.items() if name not in WHAT_IF and text != WHAT_IF[0]
+    }
+    wrong = fields.adopt_link(page, FIELDS, known)
+    if link.get(WHAT_IF[0]):
+        wrong.append(
+            "This link continues a run with something changed, which this version does not show. "
+            "Add a variant with the changed setting instead."
+        )
     for field in PAIR:
         if held(page, field):
             lane_choice = replace(field, choices=held(page, POLICIES))
