@@ -38,8 +38,8 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     wrong = fields.adopt_link(page, FIELDS, known)
     if link.get(WHAT_IF[0]):
         wrong.append(
-            "This link continues a run with something changed, which this version does not show. "
-            "Add a variant with the changed setting instead."
+            "This link has an error: it continues a run with something changed, which this version "
+            "does not show. Add a variant with the changed setting instead."
         )
     for field in PAIR:
         if held(page, field):
