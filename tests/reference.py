@@ -106,14 +106,13 @@ class Dialog:
 class Seen:
     """What a policy may look at in a turn: the dialog, and which of its turns this is.
 
-    `new` are the turn's own tokens, `tier` those that wait in a second tier, the longest there
-    first; `logits` are those of the turn's mean query; no threshold evicts those `spared`.
+    `new` are the turn's own tokens; `logits` are those of the turn's mean query; no threshold
+    evicts those `spared`.
     """
 
     dialog: Dialog
     number: int
     new: list[int]
-    tier: list[int]
     mean_embedding: Vector
     logits: "Logits"
     budget: int
@@ -607,27 +606,7 @@ NEW: dict[str, Callable[[Seen, int], dict[str, float]]] = {
     "scissorhands": lambda seen, token: {"low": 0.0},
     "fastgen": lambda seen, token: {"cumulative": 0.0},
 }
-"""What an entry that comes back starts with, where a policy remembers anything of it."""
-
-
-def returning(seen: Seen, cache: list[Entry], page_match: float) -> tuple[list[int], float]:
-    """Give the tokens of the second tier whose page the query returns to, and by what margin."""
-    if not seen.tier:
-        return [], math.inf
-    pages: dict[int, list[int]] = {}
-    for token in [*seen.tier, *(entry.token for entry in cache)]:
-        page = next(number for number, tokens in enumerate(seen.dialog.turns) if token in tokens)
-        pages.setdefault(page, []).append(token)
-    now = mean([seen.dialog.keys[token] for token in seen.new])
-    match = {
-        page: cosine(now, mean([seen.dialog.keys[token] for token in tokens]))
-        for page, tokens in pages.items()
-    }
-    margin = min(abs(similarity - page_match) for similarity in match.values())
-    if match[max(pages)] >= page_match:
-        return [], margin
-    back = [token for page in pages for token in pages[page] if match[page] >= page_match]
-    return sorted(set(back) & set(seen.tier)), margin
+"""What a new entry starts with, where a policy remembers anything of it."""
 
 
 def fd_kvc_modulation(kept: list[Entry], parameters: dict[str, float]) -> list[float]:
@@ -844,13 +823,8 @@ def run(
         state = {"ownership_loss": 0.0, "learning_rate": settings["alpha_0"]}
     if policy == "fd-kvc-adaptive":
         state |= {"continuity": 0.0, "cumulative_weight": settings["w_c"]}
-    recall = next((wrapper.parameters for wrapper in around if wrapper.key == "recall"), {})
-    places = int(budget * recall.get("tier", 0))
-    if recall.get("tier"):
-        state["moves"] = 0.0
 
     cache: list[Entry] = []
-    tier: list[int] = []
     record: list[Turn] = []
     for number, new in enumerate(dialog.turns):
         if not new:
@@ -863,7 +837,6 @@ def run(
             dialog=dialog,
             number=number,
             new=new,
-            tier=tier,
             mean_embedding=dialog.mean_embeddings[number],
             logits=dialog.logits[number],
             budget=budget,
@@ -871,15 +844,10 @@ def run(
         )
         for wrapper in around:
             seen.spared |= LISTED[wrapper.key](wrapper, seen) if wrapper.key in LISTED else set()
-        recalled, recall_margin = returning(seen, cache, recall.get("page_match", 0.0))
-        start = NEW.get(policy, new_without_memory)
-        old = [*cache, *(Entry(token, start(seen, token)) for token in recalled)]
-        old.sort(key=lambda entry: entry.token)
-        verdict = POLICIES[policy](seen, old, state)
+        verdict = POLICIES[policy](seen, cache, state)
         ties, size = TIES.get(policy, RELATIVE), 1
         for wrapper in around:
-            if wrapper.key != "recall":
-                verdict = WRAPPERS[wrapper.key](wrapper, seen, verdict, ties)
+            verdict = WRAPPERS[wrapper.key](wrapper, seen, verdict, ties)
             ties = (0.0, 0.0) if wrapper.key == "turns" else ties
             size = wrapper.parameters.get("size", size)
         scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
@@ -892,11 +860,7 @@ def run(
         cache = [entry for entry in verdict.entries if entry.token in kept]
         evicted = dict.fromkeys(verdict.below_threshold, "threshold")
         evicted |= dict.fromkeys(over, "budget")
-        if places:
-            waiting = [token for token in tier if token not in recalled]
-            tier = (waiting + sorted(evicted))[-places:]
-            state["moves"] += len(recalled) + min(len(evicted), places)
-        margin = min(margin, verdict.threshold_margin, recall_margin)
+        margin = min(margin, verdict.threshold_margin)
 
         before = attention([seen.logits[token] for token in kept])
         after = before

@@ -127,13 +127,6 @@ class Cache:
         shape = (len(self.token), slots)
         return self._each_column(lambda column: column.reshape(-1).take(slot).reshape(shape))
 
-    def sorted_by(self, key: Ints) -> Cache:
-        """Return the entries sorted by `key` (B, C), empty slots last."""
-        last_place = np.iinfo(np.intp).max
-        places = np.where(self.present, key, last_place)
-        order = np.argsort(places, axis=1)
-        return self._each_column(lambda column: np.take_along_axis(column, order, axis=1))
-
     def _each_column(self, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Cache:
         """Apply a function to the tokens and to every channel (B, C)."""
         channels = {name: pick(column) for name, column in self.channels.items()}
@@ -187,23 +180,6 @@ def joined(parts: Sequence[Any], join: Callable[[Any], Any] = np.concatenate) ->
     if isinstance(parts[0], Mapping):
         return {name: joined([part[name] for part in parts], join) for name in parts[0]}
     return join(parts)
-
-
-def enqueue(queue: Ints, token: Ints, places: int) -> Ints:
-    """Append tokens (B, C) to a queue (B, R), −1 for none; return the last `places` of it.
-
-    Examples
-    --------
-    >>> enqueue(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 2).tolist()
-    [[2, 7]]
-    >>> enqueue(np.array([[-1, 4, 2]]), np.array([[7, -1]]), 4).tolist()
-    [[-1, 4, 2, 7]]
-    """
-    empty = np.full((len(queue), places), EMPTY, np.intp)
-    whole_queue = join_columns([empty, queue, token])
-    order = np.argsort(whole_queue != EMPTY, axis=1, kind="stable")  # empty places first
-    ordered = np.take_along_axis(whole_queue, order, axis=1)
-    return ordered[:, ordered.shape[1] - places :]
 
 
 def pad_kept(mask: Bools, slots: int) -> Bools:

@@ -197,8 +197,8 @@ def split_list(text: str) -> list[str]:
 
     Examples
     --------
-    >>> split_list("fifo,recall(h2o,tier=1)")
-    ['fifo', 'recall(h2o,tier=1)']
+    >>> split_list("fifo,sinks(h2o,n=4)")
+    ['fifo', 'sinks(h2o,n=4)']
     """
     parts = []
     start = 0

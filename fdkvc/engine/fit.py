@@ -27,7 +27,7 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
     last = dialogs.turns - 1
     turn = dialogs.observe(last)
     if "history" in policy.looks_at:
-        state = initial_state(policy, 1, 1, width, tokens)
+        state = initial_state(policy, 1, 1, width)
         for number in range(last):
             earlier_turn = dialogs.observe(number)
             room = max(int(dialogs.bounds[0, number + 1]), 1)  # for all so far: none is evicted
@@ -37,7 +37,7 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
         state = initial_state(policy, 1, budget, width)
         earlier = np.arange(int(dialogs.bounds[0, last]), dtype=np.intp)[None]
         channels = policy.init_channels(turn.with_new(earlier))
-        state = computed_state(state.cache.insert(earlier, channels), state.attended, state.tier)
+        state = computed_state(state.cache.insert(earlier, channels), state.attended)
     cache = take_turn(policy, state, turn, budget).end_state.cache
     stays = np.zeros(tokens, np.bool_)
     stays[cache.token[cache.present]] = True

@@ -113,11 +113,9 @@ def output_error(trace: Trace, dialogs: DialogBatch) -> Floats:
     return _in_turns(share.astype(np.float32), trace, dialogs)
 
 
-def stored_share(trace: Trace, dialogs: DialogBatch, tier: bool) -> Floats:
-    """Entries in the cache, and in a second `tier`, as a share of all tokens so far (B, T)."""
+def stored_share(trace: Trace, dialogs: DialogBatch) -> Floats:
+    """Entries in the cache as a share of all tokens so far (B, T)."""
     entries = (trace.kept_tokens >= 0).sum(axis=2)
-    if tier:
-        entries += (trace.tier >= 0).sum(axis=2)
     tokens = dialogs.bounds[:, 1:] - dialogs.bounds[:, :1]
     share = entries / np.maximum(tokens[:, trace.first_turn :], 1)
     return _in_turns(share.astype(np.float32), trace, dialogs)
@@ -341,15 +339,8 @@ METRICS: Mapping[str, Metric] = {
         _cost(
             "memory",
             "Memory",
-            "Stored entries, in the cache or a second tier, as a share of all tokens so far.",
-            partial(stored_share, tier=True),
-        ),
-        _cost(
-            "reads",
-            "Reads",
-            "Entries read in a turn, as a share of all tokens so far; less than memory if there is "
-            "a second tier.",
-            partial(stored_share, tier=False),
+            "Entries in the cache as a share of all tokens so far.",
+            stored_share,
         ),
         _alignment("key", "Alignment, key matrix", optional=True),
         _alignment("query", "Alignment, query matrix", optional=True),
@@ -586,18 +577,13 @@ class CacheBytes:
     """Bytes of a cache."""
 
     keys: int
-    """Keys of the held entries and of a second tier."""
+    """Keys of the held entries."""
     values: int
     """Values of the held entries."""
     scores: int
     """The policy's channels of the held entries."""
     full_cache: int
     """Keys and values of all tokens so far."""
-
-    @property
-    def reads(self) -> int:
-        """Keys and values that a turn reads: those of the cache, without a second tier."""
-        return 2 * self.values
 
 
 def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> CacheBytes:
@@ -608,13 +594,11 @@ def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> 
     number = np.dtype(np.float32).itemsize
     # By default the most that it may hold; for a given turn, what it did hold.
     entries = trace.policy.capacity(trace.budget, tokens)
-    tier = min(trace.policy.tier_places(trace.budget, tokens), max(tokens - entries, 0))
     if turn is not None:
         index = turn - trace.first_turn
         entries = int((trace.kept_tokens[0, index] >= 0).sum())
-        tier = int((trace.tier[0, index] >= 0).sum())
     return CacheBytes(
-        keys=(entries + tier) * vector,
+        keys=entries * vector,
         values=entries * vector,
         scores=entries * len(trace.policy.channels) * number,
         full_cache=2 * tokens * vector,

@@ -41,7 +41,7 @@ class _Slots(DialogBatch):
 class OnlineCache:
     """A cache with a policy and a budget for one stream of turns.
 
-    It holds the vectors of the kept tokens and of a second tier, and no others. Raises a ValueError
+    It holds the vectors of the kept tokens, and no others. Raises a ValueError
     for a budget below 1, or a policy that looks at the future.
 
     The attribute `fed` is the number of tokens fed so far, and so the next token's id. Set it
@@ -68,7 +68,7 @@ class OnlineCache:
         self.fed = 0
         self._state: State | None = None
         self._turns = 0
-        # By name, columns of the token in each slot: of the cache, then of the second tier.
+        # By name, columns of the token in each slot.
         self._columns: dict[str, NDArray[Any]] = {}
 
     def feed(
@@ -134,26 +134,19 @@ class OnlineCache:
         turn = dialog.observe(0)
         width = dialog.keys.shape[2]
         state = self._state or initial_state(self.policy, 1, self.budget, width)
-        # A tier that holds everything grows with the stream.
-        state = state.with_tier(self.policy.tier_places(self.budget, self.fed + count))
         state = take_turn(self.policy, state, turn, capacity).end_state
 
         # 3. Store the columns of the tokens that are left, renumbered by their slots.
-        slot = np.concatenate([state.cache.token[0], state.tier[0]])
+        slot = state.cache.token[0]
         filled = slot >= 0  # an empty slot, −1, copies the last column, which nothing reads
         self._columns = {name: array[slot] for name, array in columns.items()}
         self.fed = self.fed + count
         self._turns = self._turns + 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
-        self._state = computed_state(
-            replace(state.cache, token=renumbered[:, :capacity]),
-            state.attended,
-            renumbered[:, capacity:],
-        )
-        is_cached = filled[:capacity]
-        ids = self._columns["positions"][:capacity]
-        attention = state.attended.modulated_weights[0, is_cached]
-        return OnlineTurn(state.attended.output[0].copy(), ids[is_cached], attention)
+        self._state = computed_state(replace(state.cache, token=renumbered), state.attended)
+        ids = self._columns["positions"]
+        attention = state.attended.modulated_weights[0, filled]
+        return OnlineTurn(state.attended.output[0].copy(), ids[filled], attention)
 
     def _checked(
         self,
@@ -181,10 +174,9 @@ class OnlineCache:
 
     def _empty_columns(self, new_columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return columns like those of the first turn's tokens for empty slots."""
-        slots = self.budget + self.policy.tier_places(self.budget, 0)
         columns = {}
         for name, array in new_columns.items():
-            columns[name] = np.zeros((slots, *array.shape[1:]), array.dtype)
+            columns[name] = np.zeros((self.budget, *array.shape[1:]), array.dtype)
         return columns
 
     def _check_shapes(self, columns: Mapping[str, NDArray[Any]]) -> None:

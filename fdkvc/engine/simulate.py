@@ -14,8 +14,6 @@ from fdkvc.core.cache import (
     Cache,
     contains,
     empty_cache,
-    enqueue,
-    join_columns,
     joined,
     select,
 )
@@ -30,39 +28,19 @@ def initial_state(
     rows: int,
     budget: int,
     head_dimension: int,
-    tokens: int = 0,
     layers: int = 1,
     heads: int = 1,
 ) -> State:
     """Return the state before the first turn: an empty cache.
 
-    `tokens` is how many will be read, if known; see `State.with_tier`. Layers and heads are as in
-    `ObservedTokens`.
+    Layers and heads are as in `ObservedTokens`.
     """
     slots = policy.slots(budget, layers, heads)
     nothing = np.zeros((rows, slots), np.float32)
     return computed_state(
         empty_cache(rows, slots, policy.channels, policy.initial_state()),
         Attended(nothing, nothing, np.zeros((rows, head_dimension), np.float32)),
-        np.full((rows, policy.tier_places(budget, tokens)), EMPTY, np.intp),
     )
-
-
-def with_recalled(policy: Policy, state: State, turn: Observation) -> tuple[Cache, Ints]:
-    """Return the cache with the entries recalled from the second tier, and the tier without them.
-
-    The cache has (B, budget + R) slots, older entries first; without a second tier it is unchanged.
-    """
-    cache = state.cache
-    tier = state.tier
-    if not tier.size:
-        return cache, tier
-    recalled = policy.recalls(cache, tier, turn) & turn.active[:, None]
-    token = np.where(recalled, tier, EMPTY)
-    inserted = cache.insert(token, policy.init_channels(turn.with_new(token)))
-    # By position again, since slots are in order of age: ties and windows rely on it.
-    ordered = inserted.sorted_by(turn.position(inserted.token))
-    return ordered.where(turn.active, inserted), np.where(recalled, EMPTY, tier)
 
 
 def protection(
@@ -123,15 +101,6 @@ def _stale(update: Update, turn: Observation, pinned: Ints | None) -> Bools | No
     return stale if stale.any() else None
 
 
-def _stored(cache: Cache, tier: Ints, evicted: Ints, recalled: Ints) -> tuple[Cache, Ints]:
-    """Return the cache, which counts moves, and the second tier with the evicted tokens (B, C)."""
-    places = tier.shape[1]
-    # Of more evicted entries than places, the tier stores the newest.
-    stored = np.minimum((evicted != EMPTY).sum(axis=1), places)
-    moves = cache.state["moves"] + (recalled + stored).astype(np.float32)
-    return cache.with_state(moves=moves), enqueue(tier, evicted, places)
-
-
 def take_turn(
     policy: Policy,
     state: State,
@@ -140,51 +109,45 @@ def take_turn(
     pinned: Ints | None = None,
     slots: int | None = None,
 ) -> TurnResult:
-    """Run one turn: recall, update, threshold, insertion, eviction, attention.
+    """Run one turn: update, threshold, insertion, eviction, attention.
 
     A row without tokens in this turn does not change. Pinned tokens (B, P) are never evicted.
     `slots` are those of the cache after it, by default as many as the policy may fill.
     """
-    # 1. Recall entries from the second tier.
-    old, tier = with_recalled(policy, state, turn)
+    old = state.cache
     all_active = turn.active.all()
 
-    # 2. Update the old entries, and remove those below the policy's threshold.
+    # 1. Update the old entries, and remove those below the policy's threshold.
     update = policy.update(old, turn, lambda cache: total(policy.terms(cache, turn)))
     stale = _stale(update, turn, pinned)
     survivors = update.cache if stale is None else update.cache.without(stale)
 
-    # 3. Insert the turn's tokens: from here (B, C + n).
+    # 2. Insert the turn's tokens: from here (B, C + n).
     initial = policy.init_channels(turn)
     entries = policy.after_insert(survivors.insert(turn.new, initial), turn)
     if not all_active:
         entries = entries.where(turn.active, old.insert(turn.new, initial))
 
-    # 4. Evict down to the budget. If all fit, and only what stays is wanted, scores are not.
+    # 3. Evict down to the budget. If all fit, and only what stays is wanted, scores are not.
     unscored = not state.attend and policy.page_size < 2
     fits = unscored and (entries.count[:, None] <= policy.room(budget, turn)).all()
     terms = {} if fits else policy.terms(entries, turn)
     chosen = choose(policy, entries, terms, turn, budget, pinned)
     slots = slots or policy.slots(budget, turn.tokens.layers, turn.tokens.heads)
     cache = entries.keep(chosen.kept_slots, slots)
-    # 5. What the threshold or the budget evicted goes to the second tier.
-    if tier.size:
-        candidates = join_columns([old.token, turn.new])
-        evicted = np.where(chosen.kept_slots & entries.present, EMPTY, candidates)
-        cache, tier = _stored(cache, tier, evicted, old.count - state.cache.count)
 
-    # 6. Attend over what stays. This must not refer to the state before: each state would keep the
+    # 4. Attend over what stays. This must not refer to the state before: each state would keep the
     # one before it in memory.
     def attend() -> Attended:
         attention = turn.attention(cache.token)
         modulated = policy.modulate(attention, cache)
         return Attended(attention, modulated, turn.context(modulated, cache.token))
 
-    end_state = State(cache, attend if state.attend else None, tier)
-    # 7. A row without tokens has the attention of its last turn with tokens.
+    end_state = State(cache, attend if state.attend else None)
+    # 5. A row without tokens has the attention of its last turn with tokens.
     if not all_active and state.attend:
         attended = end_state.attended.where(turn.active, state.attended)
-        end_state = computed_state(cache, attended, tier)
+        end_state = computed_state(cache, attended)
     return TurnResult(
         **vars(chosen),
         old_entries=old,
@@ -249,9 +212,7 @@ def simulate(
     check_count("budget", budget)
     rows, tokens, head_dimension = dialogs.keys.shape
     budget = policy.capacity(budget, tokens)
-    nothing = initial_state(
-        policy, rows, budget, head_dimension, tokens, dialogs.layers, dialogs.heads
-    )
+    nothing = initial_state(policy, rows, budget, head_dimension, dialogs.layers, dialogs.heads)
     first, state = start or (0, nothing)
     check_count("the first turn", first, low=0, high=dialogs.turns - 1)
     if pinned is not None:
@@ -259,10 +220,10 @@ def simulate(
         check_count("budget", budget, low=max(1, int(pinned_counts.max())))
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)
     slots = state.cache.token.shape[1]
-    if not (start or entries or state.tier.size) and outputs_from >= end:
+    if not (start or entries) and outputs_from >= end:
         # Only what stays is wanted: no attention, and not more slots than are filled so far.
         narrow = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
-        state = State(narrow, None, state.tier)
+        state = State(narrow, None)
     seconds = np.zeros(end - first)
     results: list[TurnResult] = []
     turns: list[dict[str, Any]] = []
@@ -282,7 +243,6 @@ def simulate(
         seconds[index] = perf_counter() - began
         turns.append(
             {
-                "tier": state.tier,
                 "output": output,
                 "state": state.cache.state,
                 "evicted": result.evicted,

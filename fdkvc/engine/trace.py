@@ -67,18 +67,6 @@ class State:
     attend: Callable[[], Attended] | None
     """Computes the attention over the kept entries on first use: no decision needs it, and a batch
     reads only that of the last turns. None in a run that reads none."""
-    tier: Ints
-    """Shape (B, R). Empty places (−1), then tokens of the second tier, oldest first; R is 0 without
-    a second tier."""
-
-    def with_tier(self, places: int) -> State:
-        """Return the same state with at least this many places in its second tier."""
-        missing = places - self.tier.shape[1]
-        if missing <= 0:
-            return self
-        # In front, since the tier is a queue with its oldest tokens first.
-        tier = np.pad(self.tier, [(0, 0), (missing, 0)], constant_values=EMPTY)
-        return replace(self, tier=tier)
 
     @cached_property
     def attended(self) -> Attended:
@@ -87,9 +75,9 @@ class State:
         return self.attend()
 
 
-def computed_state(cache: Cache, attended: Attended, tier: Ints) -> State:
+def computed_state(cache: Cache, attended: Attended) -> State:
     """Return a state whose attention has been computed."""
-    return State(cache, lambda: attended, tier)
+    return State(cache, lambda: attended)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +103,7 @@ class TurnResult(Choice):
     """All results of one turn."""
 
     old_entries: Cache
-    """The entries before the turn, and those recalled from a second tier, in (B, C) slots: C is the
-    budget plus the tier's places."""
+    """Shape (B, C). The entries before the turn."""
     update: Update
     """The policy's update of the old entries."""
     stale: Bools | None
@@ -216,8 +203,7 @@ class EntryTrace:
     """Every entry of a turn, in W = budget + tokens of the turn slots.
 
     The first `budget` slots hold the entries cached before the turn, older first, the others the
-    turn's own tokens. A second tier of R places adds R slots before the turn's own, and recalled
-    entries are among the cached ones. Values are those of the decision, in single precision:
+    turn's own tokens. Values are those of the decision, in single precision:
     channels after the turn's updates, terms and scores as eviction saw them; NaN if not applicable.
     """
 
@@ -247,7 +233,7 @@ class EntryTrace:
     """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
 
 
-BY_TURN = ("kept_tokens", "tier", "output", "state", "evicted", "peak")
+BY_TURN = ("kept_tokens", "output", "state", "evicted", "peak")
 """Arrays of a trace, or mappings of arrays, whose second axis is that of turns."""
 
 
@@ -264,8 +250,6 @@ class Trace:
     kept_tokens: Ints
     """Shape (B, T, budget). Tokens in the cache at the end of each turn, older first; empty slots,
     −1, may stand anywhere."""
-    tier: Ints
-    """Shape (B, T, R). Tokens in the second tier at the end of each turn, as in `State`."""
     output: Floats
     """Shape (B, T, h). Context output of each turn; NaN in turns before `outputs_from`."""
     state: Mapping[str, Floats]
@@ -308,7 +292,7 @@ class Trace:
             if isinstance(part, tuple):
                 return tuple(map(of_row, part))
             if isinstance(part, State):  # its function would hold on to the whole batch
-                return computed_state(*map(of_row, (part.cache, part.attended, part.tier)))
+                return computed_state(*map(of_row, (part.cache, part.attended)))
             if isinstance(part, Trace | TurnResult | Update | Cache | Pages | Attended):
                 columns = {field.name: of_row(getattr(part, field.name)) for field in fields(part)}
                 return replace(part, **columns)

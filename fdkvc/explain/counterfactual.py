@@ -256,7 +256,7 @@ class _Runs:
         tokens = int(dialog.bounds[0, self.turn + 1])
         head_dimension = dialog.keys.shape[2]
         capacity = policy.capacity(budget, tokens)
-        state = initial_state(policy, rows, capacity, head_dimension, tokens)
+        state = initial_state(policy, rows, capacity, head_dimension)
         for number in range(self.turn + 1):
             turn = dialog.observe(number)
             if turn.active.all():  # one without tokens changes nothing

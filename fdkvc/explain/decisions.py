@@ -54,7 +54,7 @@ class TurnView(EntryTrace):
     @cached_property
     def new(self) -> Bools:
         """Whether each entry arrived in this turn (n,)."""
-        return np.asarray(self.slot >= self.trace.kept_tokens.shape[2] + self.trace.tier.shape[2])
+        return np.asarray(self.slot >= self.trace.kept_tokens.shape[2])
 
     @cached_property
     def kept(self) -> Bools:
@@ -375,19 +375,16 @@ def _eviction(
     turn: int,
     token: int,
 ) -> tuple[int, Rule] | None:
-    """Return the turn and rule that evicted a token, up to a turn, unless it came back."""
+    """Return the turn and rule that evicted a token, up to a turn; None if it is cached."""
     is_cached = (trace.kept_tokens[row, : turn + 1] == token).any(axis=1)
     turns_with_it = np.flatnonzero(is_cached)
     # The turn after the last one that ended with the token in the cache.
     absent = int(turns_with_it[-1]) + 1 if len(turns_with_it) else int(dialogs.born[row, token])
-    # From a second tier it may come back and leave again within a turn, any number of times.
-    last = turn if trace.tier.size else min(absent, turn)
-    for candidate in range(last, absent - 1, -1):
-        result = trace.result(candidate)
-        slots = np.flatnonzero(result.token[row] == token)
-        if slots.size:
-            return candidate, Rule(result.rule[row, slots[0]])
-    return None
+    if absent > turn:
+        return None
+    result = trace.result(absent)
+    slots = np.flatnonzero(result.token[row] == token)
+    return (absent, Rule(result.rule[row, slots[0]])) if slots.size else None
 
 
 # ------------------------------------------------------------------------------- in words

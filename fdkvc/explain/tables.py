@@ -174,13 +174,11 @@ def difference_table(entries: pd.DataFrame, other_entries: pd.DataFrame) -> pd.D
         merged = kept_entries(sides[keeper]).merge(kept_by_loser, "left", on=key)
         unshared = merged[merged["shared"].isna()]
         unshared = unshared.reset_index(drop=True)
-        # 2. When the loser evicted it. A recalled entry can be evicted again: the last time up to
-        # this turn counts, which `merge_asof` finds.
+        # 2. When the loser evicted it.
         losers = sides[loser]
         evicted = losers.loc[losers["rule"].notna(), [*key, "score", "rank"]]
-        evicted = evicted.assign(evicted=evicted["turn"])
-        evicted = evicted.sort_values("turn", kind="stable")
-        eviction = pd.merge_asof(unshared[key], evicted, on="turn", by="token")
+        evicted = evicted.rename(columns={"turn": "evicted"})
+        eviction = unshared[key].merge(evicted, "left", on="token")
         columns: dict[str, Any] = {
             "keeper": keeper,
             f"score_{keeper}": unshared["score"],

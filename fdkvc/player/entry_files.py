@@ -98,7 +98,7 @@ def check_entries(policy: Policy, scenario: Scenario, budget: int) -> None:
     new = World().tokens_per_turn
     turns = len(scenario.schedule)
     tokens = turns * new
-    slots = policy.capacity(budget, tokens) + policy.tier_places(budget, tokens)
+    slots = policy.capacity(budget, tokens)
     # A turn has what was held and what is new, and no more than has been read.
     read_by_turn = range(new, tokens + 1, new)
     entries = sum(min(read, slots + new) for read in read_by_turn)

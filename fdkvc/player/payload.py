@@ -238,8 +238,7 @@ def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
 def _stays(trace: Trace) -> list[NDArray[Any]]:
     """Return each stay of a token in the cache: the token, its first turn, and the turn after.
 
-    The stays are in the order of their ends and then of their tokens. A token that is recalled and
-    evicted again within a turn has none.
+    The stays are in the order of their ends and then of their tokens.
     """
     # Of each token: whether it is in the cache, and since which turn.
     is_cached = np.zeros(1 + int(trace.kept_tokens.max(initial=0)), np.bool_)

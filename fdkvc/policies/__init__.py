@@ -26,7 +26,6 @@ from fdkvc.policies.messages import Messages
 from fdkvc.policies.oracle import Oracle
 from fdkvc.policies.pyramid import Pyramid
 from fdkvc.policies.random import Random
-from fdkvc.policies.recall import Recall
 from fdkvc.policies.regions import Regions
 from fdkvc.policies.registered import check_class, check_looks, checked
 from fdkvc.policies.reread import Reread
@@ -101,7 +100,6 @@ WRAPPERS: dict[str, type[Wrapper]] = {
         Blocks,
         AdaHeads,
         Pyramid,
-        Recall,
         Reread,
     )
 }
@@ -172,8 +170,8 @@ def wrapped(key: str, policy: Policy, /, **hyperparameters: float | int | str) -
 
     Examples
     --------
-    >>> wrapped("recall", policy_named("h2o"), tier=2).name
-    'recall(h2o, tier=2.0)'
+    >>> wrapped("window", policy_named("tova"), share=0.25).name
+    'window(tova, share=0.25)'
     """
     if key not in WRAPPERS:
         raise ValueError(f"{key!r} is not a wrapper: choose from {', '.join(WRAPPERS)}")
@@ -234,8 +232,8 @@ def read_policy(name: str) -> Policy:
     --------
     >>> read_policy("fd-kvc:gamma=0.8:w_c=0.3").name
     'fd-kvc gamma=0.8 w_c=0.3'
-    >>> read_policy("recall(h2o window=0.25, tier=1)").name
-    'recall(h2o window=0.25)'
+    >>> read_policy("sinks(h2o window=0.25, n=4)").name
+    'sinks(h2o window=0.25)'
     """
     check_most("a policy's name has", len(name), "characters", MAX_POLICY_CHARACTERS)
     return _parsed(name.replace(":", " ").strip(), name)
@@ -248,7 +246,7 @@ def _parsed(text: str, name: str) -> Policy:
         key, *settings = text.split() or [""]
         return policy_named(key, **_values(POLICIES.get(key), settings, name))
     if not inside.endswith(")"):
-        raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as recall(h2o)")
+        raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as sinks(h2o)")
     inside, *settings = map(str.strip, split_list(inside[:-1]))
     key = wrapper.strip()
     return wrapped(key, _parsed(inside, name), **_values(WRAPPERS.get(key), settings, name))
@@ -292,8 +290,8 @@ def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values:
 
     Examples
     --------
-    >>> recorded_policy(**as_record(read_policy("recall(fifo)"))).name
-    'recall(fifo)'
+    >>> recorded_policy(**as_record(read_policy("sinks(fifo)"))).name
+    'sinks(fifo)'
     """
     if policy is None:
         return policy_named(key, **values)

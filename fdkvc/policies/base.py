@@ -2,14 +2,13 @@
 
 The loop over turns calls a policy in this order:
 
-1. `recalls`: which entries come back from the second tier, if there is one?
-2. `update`: how does this turn change the entries that are already cached?
-3. `init_channels`: what does a new entry start with?
-4. `after_insert`: what changes once old and new entries are in the cache together?
-5. `terms`: the named terms whose sum is an entry's score.
-6. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them stay
+1. `update`: how does this turn change the entries that are already cached?
+2. `init_channels`: what does a new entry start with?
+3. `after_insert`: what changes once old and new entries are in the cache together?
+4. `terms`: the named terms whose sum is an entry's score.
+5. `budgets`, `protects`, `places`: how many entries may each row keep, and which of them stay
    whatever their score?
-7. `modulate`: how do the attention weights of the kept entries change?
+6. `modulate`: how do the attention weights of the kept entries change?
 
 Only `terms` has no default. The loop itself removes entries below a threshold, inserts and evicts.
 A `fdkvc.policies.wrapper.Wrapper` overrides some of these methods of the policy that it wraps.
@@ -120,7 +119,6 @@ class Step:
 
 QUANTITIES = {
     "cumulative": "cumulative attention",
-    "moves": "number of moves between cache and second tier",
 }
 """Display names of quantities that several policies have."""
 
@@ -280,21 +278,6 @@ class Policy(PolicyCard, Checked, ABC):
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return how many entries a row may hold when layers and heads share budgets."""
         return budget
-
-    def tier_places(self, budget: int, tokens: int) -> int:
-        """Return the size of the second tier, whose evicted tokens may come back.
-
-        A policy with a tier has the row state ``moves``: entries moved between cache and tier
-        since the dialog's start.
-        """
-        return 0
-
-    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Mark the tokens of the second tier (B, R) that come back to the cache.
-
-        They start as new entries and then take part in the turn as cached ones.
-        """
-        return np.zeros_like(tier, np.bool_)
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
         """Return the budget of each row (B, 1), or one for all; the mean over layers is `budget`.

@@ -47,8 +47,8 @@ class Reread(Wrapper):
             return (
                 f"{policy.name} looks at {beyond[0]}, but {self.key} needs one that decides by text"
             )
-        # Any numbers show whether there is a second tier, or budgets that differ by layer or head.
-        if policy.tier_places(64, 1024) or policy.slots(64, 2, 2) != 64:
+        # Any numbers show whether budgets differ by layer or head.
+        if policy.slots(64, 2, 2) != 64:
             return f"{policy.name} does not decide for the whole model, which {self.key} needs"
         return ""
 

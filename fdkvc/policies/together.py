@@ -19,8 +19,7 @@ class Together(Wrapper):
 
     Channels stay those of each head. The terms of a score are the means over the heads wherever the
     policy uses them: at eviction, at its threshold, in its learning rate. An entry is protected if
-    all heads protect it, and recalled if most of them recall it. Raises a ValueError for fewer than
-    one head.
+    all heads protect it. Raises a ValueError for fewer than one head.
     """
 
     key = "together"
@@ -68,15 +67,6 @@ class Together(Wrapper):
         """Protect what all heads protect."""
         protected = self.policy.protects(cache, turn, budget)
         return np.asarray(self._share(protected) == 1)
-
-    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        """Bring back what most heads bring back."""
-        parts = []
-        for rows, part in turn.parts():
-            parts.append(self.policy.recalls(cache.rows(rows), tier[rows], part))
-        # All would be too strict: each head matches pages by its own keys.
-        share = self._share(np.concatenate(parts))
-        return np.asarray(share > 0.5)
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what heads that decide separately may hold."""

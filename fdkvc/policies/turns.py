@@ -37,11 +37,6 @@ class Turns(Wrapper):
         0.25, "Picked", "Share of a turn's tokens to pick.", symbol="p", low=0, high=1
     )
 
-    def refusal(self) -> str:
-        if "moves" in self.policy.initial_state():
-            return f"{self.policy.name} brings entries back, but {self.key} scores them only once"
-        return ""
-
     @property
     def steps(self) -> tuple[Step, ...]:
         """Replace the score of the wrapped policy by what it picked."""

@@ -98,7 +98,7 @@ class Way:
     recall: float
     """The share of values that it keeps then; the largest of any size if none is enough."""
     slots: float
-    """Tokens stored then, with a second tier."""
+    """Tokens stored then."""
     tried: int
     """The size of these numbers: `size`, or else that at which it keeps most."""
     forgets: str = ""
@@ -339,7 +339,7 @@ def _sized_way(policy: Policy, means: Mapping[int, float], size: int | None, tok
     """Return a way at its size, or else at the size at which it keeps most."""
     tried = size or max(means, key=means.__getitem__)
     recall = means.get(tried, math.nan)
-    stored = policy.slots(tried, 1, 1) + policy.tier_places(tried, int(tokens))
+    stored = policy.slots(tried, 1, 1)
     return Way(policy.name, size, recall, min(float(stored), tokens), tried)
 
 

@@ -213,7 +213,7 @@ def widths(equations: Locator) -> dict[str, float]:
 @pytest.mark.long
 def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
-    open_step(page, turn=4, policy="recall(window(fd-kvc-adaptive))")
+    open_step(page, turn=4, policy="window(fd-kvc-adaptive)")
     algorithm = page.locator(".st-key-algorithm")
     expect(algorithm.locator(".numbers span").first).to_be_attached()
     expect(algorithm.get_by_text("Eq. 1", exact=True)).to_be_visible()

@@ -261,9 +261,7 @@ def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
     assert recall["fd-kvc"] < recall["random"] < recall["h2o"] < recall["fifo"]
 
 
-@pytest.mark.parametrize(
-    "policy", ["fifo", "h2o", "fd-kvc", "recall(h2o)", "reread(messages(fifo))"]
-)
+@pytest.mark.parametrize("policy", ["fifo", "h2o", "fd-kvc", "reread(messages(fifo))"])
 def test_a_dialog_is_replayed_some_turns_at_a_time_where_all_would_not_fit(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,14 +79,14 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.long
 def test_the_guides_packages_work_in_commands_and_their_workers(installed: Path) -> None:
     (installed / "own.tsv").write_text("User\tbook a table\nSystem\twhere do you want it\n")
-    policies = ("--policies", "fifo", "recall(nearest, tier=1)", "--out", "out")
+    policies = ("--policies", "fifo", "sinks(nearest, n=1)", "--out", "out")
     options = (*policies, "--dialogs", "40", "--workers", "2")
 
     drawn = run(installed, "-m", "fdkvc", "benchmark", *options)
     said = run(installed, "-m", "fdkvc", "dialogs", "--dialogs", "own.tsv", *policies[:3])
 
     assert drawn.returncode == 0, drawn.stderr
-    assert "recall(nearest" in (installed / "out/summary.csv").read_text()
+    assert "sinks(nearest" in (installed / "out/summary.csv").read_text()
     assert said.returncode == 0, said.stderr
     assert "1 dialog" in said.stdout
 

@@ -35,7 +35,6 @@ DIFFERENT = (
     "clear-results trigger=60",
     "ada-heads(h2o)",
     "pyramid(h2o)",
-    "recall(h2o)",
     "blocks(weighted-recency)",
 )
 """Policies that decide by different things, or hold different numbers of entries."""

@@ -46,8 +46,6 @@ ROOT = Path(__file__).parents[2]
         ("window(sink)", 128, 4),
         ("window(surprisal)", 128, 0),
         ("blocks(sink, size=8)", 128, 4),
-        ("recall(sink)", 128, 4),
-        ("recall(fifo)", 128, 0),
         # At some lengths of a dialog there is room for one more, but not at all.
         ("whitelist(shift keep=3)", 9, 3),
         ("whitelist(shift)", 7, 2),

@@ -425,28 +425,3 @@ def test_the_figures_are_those_of_the_metrics() -> None:
         assert (row["adaptation"], row["never"]) == (adapted.turns[0], adapted.never[0])
         assert row["evictions"] == trace.evicted["budget"].sum() == 12 * 32 - 56
         assert row["latency_ms"] == pytest.approx(1e3 * np.median(trace.seconds))
-
-
-# ------------------------------------------------------------------------------- corners
-
-
-def test_an_entry_that_went_twice_went_last_before_this_turn() -> None:
-    """With a second tier an entry may come back, and go again."""
-
-    def entries(*rows: tuple[int, str, str | None, float]) -> pd.DataFrame:
-        columns = ["turn", "status", "rule", "score"]
-        frame = pd.DataFrame(rows, columns=columns)
-        return frame.assign(token=7, topic="A", born=0, rank=1)
-
-    keeper = entries(*((turn, "kept", None, 9.0) for turn in range(6)))
-    loser = entries(
-        (0, "kept", None, 9.0),
-        (1, "evicted", "budget", 1.0),
-        (3, "kept", None, 9.0),
-        (4, "evicted", "budget", 4.0),
-    )
-
-    table = difference_table(keeper, loser).set_index("turn")
-
-    assert table["evicted"].to_dict() == {1: 1, 2: 1, 4: 4, 5: 4}
-    assert table["score_other"].to_dict() == {1: 1.0, 2: 1.0, 4: 4.0, 5: 4.0}

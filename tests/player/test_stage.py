@@ -111,9 +111,7 @@ def test_sixty_turns_of_a_large_cache_are_sent_in_300_kilobytes() -> None:
     assert len(payload(run, "", None, "")) < 300_000
 
 
-@pytest.mark.parametrize(
-    "name", ["fd-kvc", "recall(window(fd-kvc-adaptive kappa=1, share=0.5))", "h2o"]
-)
+@pytest.mark.parametrize("name", ["fd-kvc", "window(fd-kvc-adaptive kappa=1, share=0.5)", "h2o"])
 def test_less_what_all_entries_lost_alike_each_has_gained(name: str) -> None:
     """Attention and relevance only ever add to a score."""
     trace = run_of(name).trace

@@ -40,7 +40,7 @@ def literal(run: StageRun, turn: int, token: int) -> int:
 
 @pytest.mark.parametrize(
     ("name", "policy", "budget"),
-    [("errands", "fd-kvc", 48), ("errands", "recall(fifo)", 24), ("chat", "h2o", 24)],
+    [("errands", "fd-kvc", 48), ("errands", "sinks(fifo)", 24), ("chat", "h2o", 24)],
 )
 def test_every_piece_names_the_token_that_decides_in_every_turn(
     name: str, policy: str, budget: int

@@ -37,13 +37,11 @@ SMALL = World(tokens_per_turn=12, dimension=16, head_dimension=4)
 
 OPTIONS = (
     "window(fd-kvc)",
-    "recall(fd-kvc)",
-    "recall(window(fd-kvc-adaptive kappa=2), tier=2)",
-    "recall(surprisal window=0.25 redundancy=0.8)",
+    "window(fd-kvc-adaptive kappa=2)",
+    "surprisal window=0.25 redundancy=0.8",
     "h2o forgetting=0.88",
     "h2o forgetting=0.88 queries=each",
-    "recall(h2o window=0.25, tier=1)",
-    "recall(fifo, tier=0.5, page_match=0.5)",
+    "h2o window=0.25",
     "window(tova, share=0.3)",
     "window(whitelist(sink), share=0.3)",
     "sinks(fd-kvc tau=0.6, n=8)",
@@ -62,9 +60,8 @@ OPTIONS = (
     "turns(fastgen)",
     "blocks(fd-kvc, size=4)",
     "blocks(h2o window=0.3, size=3, score=largest)",
-    "blocks(recall(snapkv, tier=1), size=8)",
+    "blocks(snapkv, size=8)",
     "blocks(fd-kvc tau=0.6, size=5)",
-    "recall(blocks(fifo))",
     "ada-heads(h2o)",
     "pyramid(snapkv)",
     *(f"{key} queries=each" for key in POLICIES if "queries" in parameters_of(POLICIES[key])),
@@ -174,7 +171,7 @@ def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) ->
     tokens = 12 * SMALL.tokens_per_turn
     capacity = BUDGET if trace.policy.bounded else tokens
     rows, turns = 3, 12
-    width = capacity + trace.tier.shape[2] + SMALL.tokens_per_turn
+    width = capacity + SMALL.tokens_per_turn
 
     assert trace.policy == policy_named(key)
     assert trace.turns == turns

@@ -103,5 +103,6 @@ def test_the_full_cache_keeps_all_whatever_the_budget_and_its_memory_grows() -> 
         [0, 1, 2, 3, 4],
     ]
     assert not trace.evicted["budget"].any()
-    assert [cache_bytes(trace, dialog, turn).reads for turn in range(4)] == [16, 24, 24, 40]
-    assert cache_bytes(trace, dialog).reads == cache_bytes(trace, dialog).full_cache
+    sizes = [cache_bytes(trace, dialog, turn) for turn in range(4)]
+    assert [size.keys + size.values for size in sizes] == [16, 24, 24, 40]
+    assert sizes[-1].full_cache == 40

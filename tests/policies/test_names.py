@@ -41,7 +41,6 @@ NAMES = {
     "blocks(h2o, size=16, score=mean)",
     "ada-heads(h2o, safe=0.2)",
     "pyramid(h2o, last=0.5)",
-    "recall(h2o, tier=1.0, page_match=0.7)",
     "reread(fifo)",
 }
 """Every policy and wrapper with its hyperparameters at default, but for texts."""

@@ -73,9 +73,6 @@ def every_entry_is_kept_or_evicted_by_a_rule(
             token = entries.token[row, turn]
             status, rule = entries.status[row, turn], entries.rule[row, turn]
             new = [int(index) for index in batch.new_tokens(turn)[row] if index >= 0]
-            if turn > 0:  # what came back counts as cached
-                waited = set(trace.tier[row, turn - 1].tolist()) - {-1}
-                cached = sorted({*cached, *(waited & set(token.tolist()))})
             rules = evictions(entries, row, turn)
             kept = kept_tokens(trace, row, turn)
 
@@ -147,7 +144,7 @@ def numbers_are_recorded_where_they_apply(trace: Trace, batch: DialogBatch) -> N
     present = entries.status != Status.empty
     standing = present & (entries.rule != Rule.threshold)
     was_cached = present.copy()
-    was_cached[:, :, trace.kept_tokens.shape[2] + trace.tier.shape[2] :] = False
+    was_cached[:, :, trace.kept_tokens.shape[2] :] = False
     was_cached &= (np.diff(batch.bounds) > 0)[:, :, None]  # no step is taken without tokens
 
     for column in (entries.score, *entries.terms.values()):

@@ -15,7 +15,7 @@ import pytest
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.arrays import one_dialog
-from fdkvc.core.attention import SPEAKERS, Bools, Floats, Ints, Observation, word_id
+from fdkvc.core.attention import SPEAKERS, Bools, Floats, Observation, word_id
 from fdkvc.core.cache import Cache
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.parameters import Field, share
@@ -29,8 +29,8 @@ from fdkvc.explain.narrate import narrate
 from fdkvc.explain.notes import setting_changes
 from fdkvc.policies import Policy, as_record, policy_named, read_policy, recorded_policy, wrapped
 from fdkvc.policies.base import Available, Score, Update
+from fdkvc.policies.blocks import Blocks
 from fdkvc.policies.fifo import Fifo
-from fdkvc.policies.recall import Recall
 from fdkvc.policies.together import Together
 from fdkvc.policies.wrapper import Wrapper
 from fdkvc.synthetic.draw import generate
@@ -47,23 +47,22 @@ def test_what_adds_nothing_leaves_the_policy_inside() -> None:
     )
     none, plain = (
         simulate(read_policy(name), dialogs, 56, entries=False)
-        for name in ("recall(h2o, tier=0)", "h2o")
+        for name in ("sinks(h2o, n=0)", "h2o")
     )
 
     np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
     np.testing.assert_array_equal(none.kept_tokens, plain.kept_tokens)
     np.testing.assert_array_equal(none.output, plain.output)
-    assert none.policy.steps == plain.policy.steps
 
 
 def test_a_counterfactual_speaks_of_both() -> None:
     dialogs = generate(SCENARIOS["return"], seed=7)
-    trace = simulate(read_policy("recall(sink, tier=0.5)"), dialogs, 56)
+    trace = simulate(read_policy("window(sink, share=0.5)"), dialogs, 56)
     token = 40
 
     changes = {change.name: change for change in counterfactual(trace, dialogs, 0, 2, token)}
 
-    assert list(changes) == ["sinks", "tier", "page_match", "budget"]
+    assert list(changes) == ["sinks", "share", "budget"]
     sinks = changes["sinks"].reversing_value
     assert sinks is not None
     again = simulate(trace.policy.variant(sinks=sinks), dialogs, 56)
@@ -87,11 +86,11 @@ def test_what_is_around_a_policy_is_asked_what_entries_are_worth() -> None:
 @pytest.mark.parametrize(
     ("written", "name", "title"),
     [
-        ("recall(h2o)", "recall(h2o)", "Recall (H2O)"),
+        ("blocks(h2o)", "blocks(h2o)", "Blocks (H2O)"),
         (
-            "recall( h2o:window=0.25 , tier=2,page_match=0.7)",
-            "recall(h2o window=0.25, tier=2.0)",
-            "Recall (H2O window=0.25, tier=2.0)",
+            "blocks( h2o:window=0.25 , size=8,score=mean)",
+            "blocks(h2o window=0.25, size=8)",
+            "Blocks (H2O window=0.25, size=8)",
         ),
         (
             "window(fd-kvc gamma=0.8, share=0.25)",
@@ -110,11 +109,11 @@ def test_it_is_read_and_written_in_a_line(written: str, name: str, title: str) -
 
 def test_a_link_has_it_among_others() -> None:
     chosen = Field("Policies", "", name="policies", default=("fifo",), read=_name)
-    names = ["fifo", "recall(h2o window=0.25, tier=2.0)", "fd-kvc gamma=0.8"]
+    names = ["fifo", "blocks(h2o window=0.25, size=8)", "fd-kvc gamma=0.8"]
 
     link = chosen.written(names)
 
-    assert link == "fifo,recall(h2o:window=0.25,tier=2.0),fd-kvc:gamma=0.8"
+    assert link == "fifo,blocks(h2o:window=0.25,size=8),fd-kvc:gamma=0.8"
     assert chosen.parse(link) == names
 
 
@@ -125,19 +124,17 @@ def _name(text: str) -> str:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("recall(h2o", "'recall(h2o' needs a closing parenthesis at"),
-        ("recal(h2o)", "'recal' is not a wrapper: choose from sinks, "),
-        ("recall", "recall is a wrapper: write recall(POLICY)"),
-        ("recall(nothing)", "policy 'nothing' is unknown"),
-        ("recall()", "policy '' is unknown"),
-        ("recall(h2o, tier)", "'tier' in 'recall(h2o, tier)' is not a"),
-        ("recall(h2o, tier=9)", "tier is 9.0, but must be a number from 0 to 4"),
-        ("recall(h2o, places=9)", "'places' is not a hyperparameter of recall"),
+        ("sinks(h2o", "'sinks(h2o' needs a closing parenthesis at"),
+        ("sink5(h2o)", "'sink5' is not a wrapper: choose from sinks, "),
+        ("blocks", "blocks is a wrapper: write blocks(POLICY)"),
+        ("sinks(nothing)", "policy 'nothing' is unknown"),
+        ("sinks()", "policy '' is unknown"),
+        ("sinks(h2o, n)", "'n' in 'sinks(h2o, n)' is not a"),
+        ("sinks(h2o, n=99)", "n is 99, but must be a whole number from 0 to 64"),
+        ("sinks(h2o, places=9)", "'places' is not a hyperparameter of sinks"),
         ("fifo x=1", "'x' is not a hyperparameter of fifo (it has: none)"),
-        ("recall(recall(h2o))", "recall occurs more than once"),
         ("window(window(h2o))", "window occurs more than once"),
-        ("recall(full)", "full stores everything, so recall changes"),
-        ("turns(recall(h2o))", "recall(h2o) brings entries back, but turns"),
+        ("sinks(full)", "full stores everything, so sinks changes"),
         ("turns(blocks(turns(fifo)))", "turns occurs more than once"),
         ("blocks(ada-heads(h2o))", "ada-heads(h2o) allocates single places"),
         ("ada-heads(blocks(h2o))", "blocks(h2o) allocates whole pages"),
@@ -164,7 +161,7 @@ def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> 
     "written",
     [
         "window(" * 1_100 + "h2o" + ")" * 1_100,
-        "recall(h2o" + ",tier=1" * 4_000 + ")",
+        "sinks(h2o" + ",n=1" * 4_000 + ")",
         "(" * 27_000,
         "f,(" * 9_000,
     ],
@@ -190,7 +187,7 @@ def test_any_parentheses_are_refused_in_a_sentence(inside: str) -> None:
     with pytest.raises(
         ValueError, match=r"unknown|is not a wrapper|parenthesis|NAME=VALUE"
     ) as refusal:
-        read_policy(f"recall({inside})")
+        read_policy(f"sinks({inside})")
     assert "\n" not in str(refusal.value)
 
 
@@ -458,16 +455,7 @@ class KeyedPolicy(Policy):
 
     key = "keyed"
     label = "Keyed"
-    KEPT, STALE, BACK = 1, 2, 3
-
-    def initial_state(self) -> dict[str, float]:
-        return {"moves": 0.0}
-
-    def tier_places(self, budget: int, tokens: int) -> int:
-        return budget
-
-    def recalls(self, cache: Cache, tier: Ints, turn: Observation) -> Bools:
-        return np.asarray(turn.keys(tier)[:, :, 0] == self.BACK)
+    KEPT, STALE = 1, 2
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         return Update(cache, stale=turn.keys(cache.token)[:, :, 0] == self.STALE)
@@ -486,11 +474,9 @@ class KeyedPolicy(Policy):
         (([2, 2, 0], [2, 2, 0], [0, 2, 0]), [2, 1], [0, 2]),
         # What all heads protect stays, though younger: 3, not 2.
         (([0, 0, 1, 1], [0, 0, 0, 1]), [4], [0, 3]),
-        # Once 0 and 1 are below the threshold, 3 comes back, that most heads bring back.
-        (([2, 2, 3, 3, 0], [2, 2, 0, 3, 0]), [4, 1], [3, 4]),
     ],
 )
-def test_heads_together_do_what_all_or_most_of_them_do(
+def test_heads_together_do_what_all_of_them_do(
     keys: tuple[list[float], ...], lengths: list[int], kept: list[int]
 ) -> None:
     dialogs = heads(*keys, lengths=lengths)
@@ -536,17 +522,17 @@ def test_a_name_that_the_policy_inside_has_is_refused() -> None:
 
 
 def test_a_variant_changes_what_is_inside_too() -> None:
-    policy: Policy = wrapped("recall", policy_named("h2o"))
-    changed = policy.variant(window=0.25, tier=2.0)
+    policy: Policy = wrapped("blocks", policy_named("h2o"))
+    changed = policy.variant(window=0.25, size=8)
 
-    assert changed == Recall(policy_named("h2o", window=0.25), tier=2.0)
+    assert changed == Blocks(policy_named("h2o", window=0.25), size=8)
     assert setting_changes(policy, policy) == []
     assert setting_changes(changed, policy) == [
         "window (r) at 0.25 instead of 0.5",
-        "second tier at 2 instead of 1",
+        "page size (b) at 8 instead of 16",
     ]
     other = policy_named("h2o", queries="each")
-    assert setting_changes(other, policy) == ["H2O queries=each instead of Recall (H2O)"]
+    assert setting_changes(other, policy) == ["H2O queries=each instead of Blocks (H2O)"]
 
 
 def test_a_policy_that_names_no_steps_can_be_wrapped() -> None:

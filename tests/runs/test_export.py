@@ -156,7 +156,7 @@ def test_the_columns_of_paired_differences_are_explained() -> None:
     assert "baseline" in meaning_of("replay_paired.csv", "verdict")
 
 
-@pytest.mark.parametrize("policy", ["fd-kvc-adaptive", "recall(h2o)"])
+@pytest.mark.parametrize("policy", ["fd-kvc-adaptive", "sinks(h2o)"])
 def test_a_traces_columns_are_explained(policy: str) -> None:
     run = build_run(DIALOG, read_policy(policy), 56, tuple(metrics_of(optional=True)))
     files = trace_files({policy: run})

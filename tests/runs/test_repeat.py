@@ -313,7 +313,7 @@ def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: st
 
 SMALL = Benchmark(
     scenarios=(SCENARIOS["shift"], SCENARIOS["gradual"]),
-    policies=(policy_named("fifo"), read_policy("recall(fd-kvc, tier=2)")),
+    policies=(policy_named("fifo"), read_policy("sinks(fd-kvc, n=2)")),
     dialogs=2,
 )
 SWEEP = Sweep(axes=(("gamma", (0.8, 0.9)),), dialogs=2, metrics=("retention",))

@@ -167,7 +167,7 @@ def test_a_policy_in_a_line_is_stepped_through_with_its_numbers_as_controls() ->
     app.number_input(key="step/blocks/size").set_value(8).run()
     assert link_of(app)["size"] == "8"
     offered = app.selectbox(key="step/around").options
-    assert {"Blocks", "Window", "Recall"} <= set(offered)
+    assert {"Blocks", "Window", "Sinks"} <= set(offered)
     again = open_page("step", **link_of(app))
     assert not again.error
     assert link_of(again) == link_of(app)
@@ -188,9 +188,9 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
         assert [error.value for error in app.error] == [
             f"This link has an error: {reason}. Using fd-kvc instead."
         ]
-    app = open_page("step", policy="full", around="recall")
+    app = open_page("step", policy="full", around="blocks")
     (said,) = app.error
-    assert "Wrapper is 'recall', but must be one of" in said.value
+    assert "Wrapper is 'blocks', but must be one of" in said.value
 
 
 # ------------------------------------------------------------------------------- the previous run

@@ -429,8 +429,6 @@ def check_by_text(policy: Policy) -> None:
     """Raise a ValueError for a policy that llama.cpp cannot serve; it names those that it can."""
     check_no_future(policy)
     needs: list[str] = [name for name in policy.looks_at if name not in GIVEN]
-    if policy.tier_places(64, 1024) > 0:  # with any budget and length of text
-        needs.insert(0, "a second tier")
     if needs:
         supported = [key for key, policy in POLICIES.items() if {*policy().looks_at} <= GIVEN]
         raise ValueError(

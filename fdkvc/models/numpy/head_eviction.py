@@ -15,9 +15,8 @@ is a turn of two tokens, 9 and 10, in one KV head with a budget of three::
     after.slots         3     8    10     columns 0, 1 and 2 of the next turn
 
 The policy's own state, such as a score of each entry, is by column, too; step 5 of
-`HeadEviction.after` renames the columns for the next turn. A policy with a second tier sees the
-slots of that tier after those of the first, and may recall a token from there. A `HeadEviction`
-never changes: `after` returns another one, so forks of a text share it.
+`HeadEviction.after` renames the columns for the next turn. A `HeadEviction` never changes: `after`
+returns another one, so forks of a text share it.
 """
 
 from __future__ import annotations
@@ -82,8 +81,8 @@ class EvictionStep:
     """What a turn evicted, in each layer and KV head."""
 
     sources: Ints
-    """Shape (L, K, S + R). For each of the S slots after the turn, and the R of the second tier,
-    the column during the turn that its token comes from; −1 for an empty slot."""
+    """Shape (L, K, S). For each of the S slots after the turn, the column during the turn that its
+    token comes from; −1 for an empty slot."""
     find_evicted: Callable[[], tuple[tuple[Ints, Ints, Ints], Codes]]
     """Returns the layer, KV head and token of the evicted entries (E,), and the `Rule` that evicted
     each (E,). A function, since few callers need them."""
@@ -129,9 +128,8 @@ class HeadEviction:
             layers=self._layers,
             heads=rows if decides == "model" else deciders.heads,
         )
-        # The tokens in each KV head and then in its second tier (L, K, S + R), −1 for none.
+        # The tokens in each KV head (L, K, S), −1 for none.
         self.slots: Ints = np.empty((heads.layers, heads.kv_heads, 0), np.intp)
-        self.size = 0  # S, the slots of the first tier
         self._born: Ints = np.empty(0, np.intp)  # the turn of each token so far (N,)
         self._turns = 0
 
@@ -139,11 +137,6 @@ class HeadEviction:
     def count(self) -> int:
         """Number of tokens so far."""
         return len(self._born)
-
-    @property
-    def held(self) -> Ints:
-        """The tokens in each KV head (L, K, S), −1 for none."""
-        return self.slots[:, :, : self.size]
 
     def resized(self, budget: int) -> HeadEviction:
         """Return the state with a smaller budget for the next turns."""
@@ -156,9 +149,9 @@ class HeadEviction:
     ) -> tuple[HeadEviction, EvictionStep]:
         """Return the state after a turn of `new` tokens, at least 1, and what the turn evicted.
 
-        `vectors` returns, for each layer, those of the slots before the turn (first tier, then
-        second) and of the new tokens. `features` (N, ...) are those of each token so far that are
-        known; see `fdkvc.models.numpy.tokens.Tokens.features`.
+        `vectors` returns, for each layer, those of the slots before the turn and of the new tokens.
+        `features` (N, ...) are those of each token so far that are known; see
+        `fdkvc.models.numpy.tokens.Tokens.features`.
         """
         heads = self._deciders
         layers = heads.layers
@@ -167,7 +160,7 @@ class HeadEviction:
         first = self.slots.shape[2]
         born = np.append(self._born, np.full(new, self._turns))
 
-        # 1. The token in each column (L, K, S + R + n). An empty slot is token −1, for which NumPy
+        # 1. The token in each column (L, K, S + n). An empty slot is token −1, for which NumPy
         #    takes the vectors and features of the last token; no policy looks at them. Where one
         #    row decides for all, the first layer and KV head stand for the others.
         turn_tokens = np.arange(self.count, self.count + new)
@@ -185,17 +178,14 @@ class HeadEviction:
             first_layer=self._first_layer,
         )
         capacity = self.policy.capacity(self.budget, len(born))
-        state = self._state.with_tier(self.policy.tier_places(self.budget, len(born)))
-        result = take_turn(self._together, state, tokens.observe(), capacity)
+        result = take_turn(self._together, self._state, tokens.observe(), capacity)
 
         # 3. What stays. Slots that no head uses are dropped, so that attention reads fewer; heads
         #    that keep fewer tokens than others have empty ones (−1).
         cache = result.end_state.cache
-        tier = result.end_state.tier
         kept_slots = self._of_kv_heads(cache.token)  # columns (L, K, S)
         used_slots = (kept_slots >= 0).any(axis=(0, 1))
-        size = int(used_slots.sum())
-        sources = np.concatenate([kept_slots[:, :, used_slots], self._of_kv_heads(tier)], axis=2)
+        sources = kept_slots[:, :, used_slots]
         slots = np.where(sources >= 0, np.take_along_axis(ids, sources, axis=2), EMPTY)
 
         # 4. What is evicted.
@@ -206,18 +196,14 @@ class HeadEviction:
             layer, head, _ = place
             return (layer, head, self._for_all_heads(ids)[layer, head, column[place]]), rule[place]
 
-        # 5. Rename entries by their columns of the next turn: the i-th used slot is column i, and
-        #    the second tier follows. The observation of this turn is not kept: the next one comes
-        #    from the model.
+        # 5. Rename entries by their columns of the next turn: the i-th used slot is column i. The
+        #    observation of this turn is not kept: the next one comes from the model.
         token = np.where(cache.token >= 0, np.cumsum(used_slots) - 1, EMPTY)
         after = copy.copy(self)
         after._born, after._turns = born, self._turns + 1
-        after.size, after.slots = size, self._for_all_heads(slots)
-        after._state = dataclasses.replace(
-            self._state,
-            cache=dataclasses.replace(cache, token=token),
-            tier=np.where(tier >= 0, size + np.arange(tier.shape[1]), EMPTY),
-        )
+        after.slots = self._for_all_heads(slots)
+        renamed = dataclasses.replace(cache, token=token)
+        after._state = dataclasses.replace(self._state, cache=renamed)
         return after, EvictionStep(self._for_all_heads(sources), find_evicted)
 
     def _of_kv_heads(self, column: NDArray[Any]) -> NDArray[Any]:

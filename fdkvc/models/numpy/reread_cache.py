@@ -103,7 +103,7 @@ class RereadCache(ModelCache):
 
     def _staying(self) -> list[int]:
         """Return the places of what stays, and −1 − p for a placeholder at the place p."""
-        stays = np.isin(np.arange(len(self._text)), self._eviction.held)
+        stays = np.isin(np.arange(len(self._text)), self._eviction.slots)
         # The tokenizer's prefix always stays, beside the budget: any text of the model has it.
         prefix = self._model.tokens.first
         stays[: len(prefix)] |= self._text[: len(prefix)] == prefix

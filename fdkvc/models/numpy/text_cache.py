@@ -376,17 +376,11 @@ class EvictingCache(TextCache):
         vectors = [functools.partial(self._of_layer, *of_layer) for of_layer in slots]
         self._eviction, step = previous_eviction.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
-        slot_vectors = self._eviction.held
+        slot_vectors = self._eviction.slots
         evicted_in = self.evicted_in
         evicted_by = self.evicted_by
         evicted, rule = step.find_evicted()
         evicted_in[evicted], evicted_by[evicted] = len(self.ends), rule
-        # With a second tier, a token may have come back: what is held is not evicted.
-        if self._eviction.slots.size > slot_vectors.size:
-            layer, head, slot = np.nonzero(slot_vectors >= 0)
-            attended = layer, head, slot_vectors[layer, head, slot]
-            evicted_in[attended] = -1
-            evicted_by[attended] = Rule.none
         self._evicted_in, self._evicted_by = evicted_in, evicted_by
         # 4. Attend to what is held; vectors of evicted tokens stay in memory.
         self._set_attended(slot_vectors)

@@ -92,7 +92,6 @@ from fdkvc.models.transformers.attention_hooks import (
 from fdkvc.models.transformers.layer import (
     KEYS_VALUES,
     EarlyCopy,
-    Kept,
     PolicyLayer,
     full_layers,
     kind_of,
@@ -136,7 +135,7 @@ class _Decision(NamedTuple):
     """Of each text, as `PolicyCache` has them."""
     features: tuple[dict[str, NDArray[Any]], ...]
     """Those of each text."""
-    kept: list[tuple[int, list[Kept]]]
+    kept: list[tuple[int, list[Ints]]]
     """For each layer that has yet to keep its entries: its number, and what it keeps by text."""
 
 
@@ -477,7 +476,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             first = states[0].count if states else 0
             turn = np.broadcast_to(np.arange(first, first + self._new), shape)
             # Layers that decide one after the other may hold different numbers of tokens.
-            slots = padded([state.held for state in states]) if states else [turn[:, :, :0]]
+            slots = padded([state.slots for state in states]) if states else [turn[:, :, :0]]
             tokens.append(np.concatenate([np.concatenate(slots), turn], axis=2))
         return tokens[0] if self.texts == 1 else np.stack(padded(tokens))
 
@@ -556,7 +555,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             tuple(states), features, [(number, [*choices]) for number, choices in by_layer]
         )
 
-    def _with_kept(self, number: int, choices: Sequence[Kept]) -> PolicyLayer:
+    def _with_kept(self, number: int, choices: Sequence[Ints]) -> PolicyLayer:
         """Return a layer with the entries chosen of each text.
 
         Where keys rotate, those of the turn are first stored without positions as well; then kept
@@ -575,9 +574,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             unrotated=torch.stack([rotation(text, positions, back=True) for text in new])
         )
         layer.keep(choices)
-        for text, (places, size) in enumerate(choices):
+        for text, places in enumerate(choices):
+            size = places.shape[1]
             # The number of entries from each slot on (K, S): the last is just before `seen`.
-            distances = (places[:, :size] >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
+            distances = (places >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
             keys = layer.vectors("unrotated", text, "slots")[:, :size]
             # In place, since `keep` has just made these.
             layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - distances))
@@ -589,19 +589,19 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         text: int,
         token_count: int,
         features: Mapping[str, NDArray[Any]],
-    ) -> tuple[tuple[HeadEviction, ...], list[Kept]]:
+    ) -> tuple[tuple[HeadEviction, ...], list[Ints]]:
         """Let the policy decide for a text; return its states after that, and what layers keep."""
         heads = self.attention.heads
         vectors = [LayerVectors(layer, text, heads, range(heads)) for layer in layers]
         # One state is of all layers, several are of a layer each; see `_begin`.
         states = []
-        choices = []
+        choices = list[Ints]()
         size = len(layers) // len(self._states[text])
         for number, state_before in enumerate(self._states[text]):
             group = vectors[number * size : (number + 1) * size]
             state, step = state_before.after(token_count, group, features)
             states.append(state)
-            choices += [Kept(places, state.size) for places in step.sources]
+            choices.extend(step.sources)
         return tuple(states), choices
 
     def _begin(self, layers: Sequence[PolicyLayer]) -> None:

@@ -12,8 +12,7 @@ of two tokens, 8 and 9, one KV head of one text holds::
    policy looks at.
 2. `mask` hides the empty slots of heads that hold fewer entries than others.
 3. At the end of the turn, `vectors` and `states` give the policy what it looks at, text by text.
-4. `keep` takes the entries chosen. They become the new slots, and a second tier beside them, which
-   is not attended to (S and R entries of each KV head).
+4. `keep` takes the entries chosen, which become the new slots (S of each KV head).
 
 Shapes: H query heads, K KV heads, n or N tokens of the turn, h numbers of a head, d of a hidden
 state. Tensors are replaced, never modified, so `copy.copy` of a layer is independent of it. Which
@@ -24,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -36,17 +35,7 @@ from fdkvc.core.attention import Bools, Ints
 KEYS_VALUES = ("keys", "values")
 
 Where = Literal["slots", "turn", "all"]
-"""Which vectors: of the slots and second tier, of the turn's tokens, or of both."""
-
-
-class Kept(NamedTuple):
-    """Which entries of a text a layer keeps."""
-
-    places: Ints
-    """Places of its KV heads (K, S + R), −1 for none. They count the slots, then the second tier,
-    then the turn's tokens. The first S become slots, the others the second tier."""
-    size: int
-    """The number of slots S."""
+"""Which vectors: of the slots, of the turn's tokens, or of both."""
 
 
 class PolicyLayer(DynamicLayer):  # type: ignore[misc]
@@ -79,14 +68,12 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """The sum of the turn's queries (B, H, 1, h), if any were added."""
         # Hidden states are the same for all heads, so they are not carried by each.
         self._carried = (*KEYS_VALUES, *(name for name in carried if name != "hidden"))
-        # Vectors of slots and second tier (B, ·, S + R, ·). Keys and values are those of the tier
-        # alone: those of the slots are in `keys` and `values`.
+        # Vectors of the slots (B, ·, S, ·), besides their keys and values.
         self._beside: dict[str, Any] = {}
-        self._tier = 0  # R
         self._sizes: list[int] = []  # slots S of each text; the others up to `held` are empty
         # Of each text: its hidden states (U, d), and the index of the one that each entry has.
         self._states: list[Any] = []
-        self._state_of: list[Ints] = []  # (K, S + R)
+        self._state_of: list[Ints] = []  # (K, S)
 
     def get_seq_length(self) -> int:
         """Return the tokens seen, which is the next position."""
@@ -190,9 +177,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def _stored(self, name: str, text: int, region: Where) -> Any:
         vectors = self._all(name)[text]
         columns = self._columns(text)
-        entries = len(columns) - self._new(text)  # in slots and second tier
+        entries = len(columns) - self._new(text)  # in slots
         if name not in self._carried:  # of the turn's tokens alone
-            columns = columns[entries:] - self.held - self._tier
+            columns = columns[entries:] - self.held
             dropped = self.turn - vectors.shape[1]
             entries = 0
             if dropped:  # of the first pass, see `keep_last_queries`
@@ -209,8 +196,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def states(self, text: int) -> tuple[Any, Any, Ints]:
         """Return hidden states of a text's entries (U, d), of its turn (n, d), and indices.
 
-        An index (K, S + R) says which of the U states an entry of the slots or second tier has:
-        each state is stored once, whichever KV heads hold its token.
+        An index (K, S) says which of the U states an entry of the slots has: each state is stored
+        once, whichever KV heads hold its token.
         """
         turn = torch.cat([part[text, 0] for part in self.turn_vectors["hidden"]])
         if self.real is not None:
@@ -225,47 +212,41 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         sums = [] if self.query_sum is None else [self.query_sum]
         return [*self._beside.values(), *self._states, *chain(*self.turn_vectors.values()), *sums]
 
-    def keep(self, choices: Sequence[Kept]) -> None:
-        """Keep entries of each text, which become its slots and second tier; the turn is over."""
-        slots = max(size for _, size in choices)
-        tier = choices[0].places.shape[1] - choices[0].size
-        # 1. Where the entries of each text are in `_all` (B, K, S + R), and which slots are empty.
-        #    An empty one gets a copy of some entry, which `mask` hides.
-        index = np.zeros((len(choices), self.kv_heads, slots + tier), np.intp)
-        empty = np.ones((*index.shape[:2], slots), np.bool_)
-        for text, (places, size) in enumerate(choices):
-            columns = self._columns(text)[np.maximum(places, 0)]
-            index[text, :, :size], index[text, :, slots:] = columns[:, :size], columns[:, size:]
-            empty[text, :, :size] = places[:, :size] < 0
+    def keep(self, choices: Sequence[Ints]) -> None:
+        """Keep entries of each text, which become its slots; the turn is over.
+
+        They are places of its KV heads (K, S), −1 for none, which count the slots and then the
+        turn's tokens.
+        """
+        sizes = [places.shape[1] for places in choices]
+        # 1. Where the entries of each text are in `_all` (B, K, S), and which slots are empty. An
+        #    empty one gets a copy of some entry, which `mask` hides.
+        index = np.zeros((len(choices), self.kv_heads, max(sizes)), np.intp)
+        empty = np.ones(index.shape, np.bool_)
+        for text, (places, size) in enumerate(zip(choices, sizes, strict=True)):
+            index[text, :, :size] = self._columns(text)[np.maximum(places, 0)]
+            empty[text, :, :size] = places < 0
         # 2. One gather of each kind of vector.
         gathered = on_device_of(self.keys, index)
         entries = {name: _gathered(self._all(name), gathered) for name in self._carried}
         if "hidden" in self.turn_vectors:
-            states = [self._kept_states(text, places) for text, (places, _) in enumerate(choices)]
+            states = [self._kept_states(text, places) for text, places in enumerate(choices)]
             self._states = [of_text for of_text, _ in states]
             self._state_of = [index_of_text for _, index_of_text in states]
         # 3. The turn is over.
-        self.held, self._tier = slots, tier
-        keys, values = map(entries.pop, KEYS_VALUES)
-        self.keys, self.values = keys[:, :, :slots], values[:, :, :slots]
-        if self._tier:  # without one, nothing refers to what the next pass replaces
-            entries |= {"keys": keys[:, :, slots:], "values": values[:, :, slots:]}
+        self.held = max(sizes)
+        self.keys, self.values = map(entries.pop, KEYS_VALUES)
         self._beside = entries
         self.empty = on_device_of(self.keys, empty) if empty.any() else None
-        self._sizes = [size for _, size in choices]
+        self._sizes = sizes
         self.turn_vectors, self.query_sum, self.real = {}, None, None
 
     def _all(self, name: str) -> Any:
-        """Return vectors of slots, second tier and the turn's tokens of all texts (B, ·, ·, ·)."""
-        if name not in KEYS_VALUES:
-            slot_parts = [self._beside[name]] if name in self._beside else []
-            return torch.cat([*slot_parts, *self.turn_vectors.get(name, ())], dim=2)
-        stored = getattr(self, name)
-        if not self._tier:
-            return stored
-        slots = stored[:, :, : self.held]
-        turn = stored[:, :, self.held :]
-        return torch.cat([slots, self._beside[name], turn], dim=2)
+        """Return vectors of the slots and the turn's tokens of all texts (B, ·, ·, ·)."""
+        if name in KEYS_VALUES:
+            return getattr(self, name)
+        slot_parts = [self._beside[name]] if name in self._beside else []
+        return torch.cat([*slot_parts, *self.turn_vectors.get(name, ())], dim=2)
 
     def _new(self, text: int) -> int:
         """Return the turn's tokens of a text, without padding."""
@@ -274,12 +255,11 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def _columns(self, text: int) -> Ints:
         """Return where in `_all` the entries and tokens of a text are, without padding."""
         slots = self._sizes[text] if self._sizes else 0
-        end = self.held + self._tier
         turn = np.arange(self.turn) if self.real is None else np.flatnonzero(self.real[text])
-        return np.concatenate([np.arange(slots), np.arange(self.held, end), end + turn])
+        return np.concatenate([np.arange(slots), self.held + turn])
 
     def _kept_states(self, text: int, places: Ints) -> tuple[Any, Ints]:
-        """Return the hidden states at places (K, S + R) that some head keeps, and their indices."""
+        """Return the hidden states at places (K, S) that some head keeps, and their indices."""
         stored, turn, state_of = self.states(text)
         states = torch.cat([stored, turn])
         # The index of each place's state among these, of which the turn's are the last.

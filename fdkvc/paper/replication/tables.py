@@ -200,7 +200,6 @@ def cost_table(study: Study) -> pd.DataFrame:
         score_bytes=[size.scores for size in sizes],
         score_bytes_per_entry=[size.scores / budget for size in sizes],
         full_cache_bytes=[size.full_cache for size in sizes],
-        read_bytes=[size.reads for size in sizes],
     )
 
 

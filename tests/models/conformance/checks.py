@@ -37,7 +37,7 @@ def checks(subject: Subject) -> tuple[Check, ...]:
         compresses_only_the_first_text: True,
         keeps_its_first_compression: True,
         counts_other_positions: True,
-        decides_by_the_next_turn: not subject.recalls,
+        decides_by_the_next_turn: True,
         outgrows_the_budget_while_writing: subject.every is not None,
         drifts_as_positions_change: subject.positions == "slots",
         changes_with_its_fork: subject.forks,
@@ -217,7 +217,7 @@ def keeps_its_first_compression(subject: Subject) -> None:
         new = set(range(story.ends[call], story.ends[call + 1]))
         for head in np.ndindex(*story.held[0].shape[:3]):
             was, now = (_tokens(held[head]) for held in story.held[call - 1 : call + 1])
-            if not subject.recalls and not now <= was | new:
+            if not now <= was | new:
                 raise Fault(f"what was evicted before question {call} is held after it")
     if not (story.held[-1] >= story.ends[1]).any(axis=-1).all():
         raise Fault("after four questions a head holds nothing of any of them")

@@ -118,8 +118,6 @@ class Subject:
     """The position of the next token: after all tokens seen (``seen``) or after the last one held
     (``last``), where entries keep their positions; or after the entries, where these close the gaps
     (``slots``)."""
-    recalls: bool = False
-    """Whether evicted entries may return."""
     forks: bool = False
     """Whether it has a method `fork` that returns an independent copy."""
     failing: Callable[[], AbstractContextManager[object]] | None = None

@@ -63,7 +63,6 @@ def test_the_projects_memories_pass(decoder: Decoder, key: str, decides: str) ->
         ("regions", {}),
         ("tova", {"scores": last_attention}),
         ("keydiff", {"scores": key_difference}),
-        ("recall(h2o)", {"recalls": True, "sinks": 0}),
     ],
 )
 def test_what_a_policy_promises_besides_is_held(
@@ -152,7 +151,7 @@ WRONG: list[tuple[str, str, Callable[[Decoder], dict[str, Any]]]] = [
     ("compresses_only_the_first_text", "fifo", begun(first_alone)),
     ("compresses_only_the_first_text", "fifo", promised(samples=1)),  # it does not refuse two
     ("keeps_its_first_compression", "sink sinks=12", promised()),
-    ("keeps_its_first_compression", "recall(h2o)", promised()),
+    ("keeps_its_first_compression", "h2o", promised()),
     ("counts_other_positions", "sink", promised(positions="slots")),
     (
         "decides_by_the_next_turn",

@@ -124,7 +124,6 @@ def test_a_policy_by_attention_is_refused_with_those_that_work(llama: Any) -> No
         ("fd-kvc", "attention"),
         ("keydiff", "keys"),
         ("expected-attention", "queries"),
-        ("recall(fifo)", "a second tier"),
     ):
         with pytest.raises(ValueError, match=rf"needs {needs}.*fifo, sink, .*learned"):
             LlamaText(llama, read_policy(name), BUDGET)

@@ -40,7 +40,7 @@ def evicted(state: HeadEviction, vectors: list[dict[str, Any]], lengths: list[in
             for arguments in zip(vectors, state.slots, strict=True)
         ]
         state, _ = state.after(n, layers, {})
-        held_by_turn.append([{*head.tolist()} - {-1} for layer in state.held for head in layer])
+        held_by_turn.append([{*head.tolist()} - {-1} for layer in state.slots for head in layer])
         first += n
     return held_by_turn
 
@@ -101,7 +101,7 @@ def test_one_head_decides_for_all_what_all_would(
             state, step = state.after(n, vectors, features)
             evicted, rule = step.find_evicted()
             parts = {"sources": step.sources, "evicted": evicted, "rule": rule}
-            records.append({**parts, "slots": state.slots, "size": state.size})
+            records.append({**parts, "slots": state.slots})
         return records
 
     alone = steps()

@@ -215,25 +215,6 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
             assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept_tokens.tolist()
 
 
-def test_what_comes_back_from_a_second_tier_is_attended_to_again(decoder: Decoder) -> None:
-    lengths = [6] * 8
-    cache = EvictingCache(decoder, read_policy("recall(fd-kvc, tier=2, page_match=0.3)"), 6)
-    ids = [token for token in (7, 7, 70, 70, 7, 7, 70, 7) for _ in range(6)]
-
-    ours = read_in_turns(cache, ids, lengths)
-
-    sees = what_was_seen(cache)
-    before, after = sees[:, :, :-1], sees[:, :, 1:]
-    came_back = np.tril(after & ~before, -1)
-    assert came_back.any()
-    assert_same_logits(ours, masked(decoder, ids, sees))
-    assert cache.attended is not None
-    layer, head, slot = np.nonzero(cache.attended >= 0)
-    held = layer, head, cache.attended[layer, head, slot]
-    assert (cache.evicted_in[held] == -1).all()
-    assert (cache.evicted_by[held] == Rule.none).all()
-
-
 def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
     with pytest.raises(ValueError, match="looks at the future of the dialog"):
         EvictingCache(decoder, policy_named("oracle"), 8)

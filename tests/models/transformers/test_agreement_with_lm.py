@@ -54,7 +54,7 @@ BY_BITS = "random"
 
 OTHERS = (
     *(key for key in STREAMING_POLICIES if key not in (*BY_TEXT, BY_BITS, "full")),
-    *("sinks(fd-kvc tau=0.9)", "recall(h2o)", "pyramid(h2o)", "pyramid(fd-kvc, last=0.2)"),
+    *("sinks(fd-kvc tau=0.9)", "pyramid(h2o)", "pyramid(fd-kvc, last=0.2)"),
 )
 CLOSE = 1e-3
 """Nats of KL between the two predictions of a token."""

@@ -54,7 +54,7 @@ NEAR = 1e-5
 """Logits are the same to so much of the largest, where sums round otherwise."""
 
 
-WITHIN = tuple(key for key in WRAPPERS if key not in ("recall", "reread"))
+WITHIN = tuple(key for key in WRAPPERS if key != "reread")
 RAGGED = "fd-kvc:tau=0.9"
 """A threshold evicts more of one head than of another: they have empty slots."""
 
@@ -92,7 +92,7 @@ def test_an_eviction_is_the_full_cache_with_the_evicted_masked(shape: str, atten
     model, ids = made(shape, attention), text(sum(LENGTHS))
     plain = read_in_turns(model, transformers.DynamicCache(config=model.config), ids, LENGTHS)
 
-    for policy in ("h2o", RAGGED, "expected-attention", "recall(h2o, tier=1)"):
+    for policy in ("h2o", RAGGED, "expected-attention"):
         cache = PolicyCache(read_policy(policy), 5, model, record=True)
         ours = read_in_turns(model, cache, ids, LENGTHS)
         assert_same_logits(ours, masked(model, cache, ids))

@@ -34,12 +34,12 @@ POLICIES = (
     *STREAMING_POLICIES,
     *(f"{key}(h2o)" for key in WITHIN),
     *(RAGGED, "sinks(surprisal)", "turns(snapkv)", "ada-heads(tova)", "pyramid(fd-kvc)"),
-    *("recall(surprisal, tier=1)", "recall(keydiff, tier=0.5)", "snapkv window=1"),
+    "snapkv window=1",
     *(f"{key} queries=each" for key in ("h2o", "h2o-mean", "fastgen", "scissorhands")),
     "h2o queries=each forgetting=0.9",
 )
-EACH = (RAGGED, "recall(expected-attention, tier=1)", "sinks(surprisal)", "snapkv window=0.5")
-"""They observe everything between them, with unequally many entries of heads and a second tier."""
+EACH = (RAGGED, "expected-attention", "sinks(surprisal)", "snapkv window=0.5")
+"""They observe everything between them, with unequally many entries of heads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +178,7 @@ def test_so_it_is_in_half_precision_and_with_closed_gaps(llama: Any, key: str) -
 
 TEXT_ALONE = [
     key
-    for key in (*STREAMING_POLICIES, *(f"{wrapper}(fifo)" for wrapper in (*WITHIN, "recall")))
+    for key in (*STREAMING_POLICIES, *(f"{wrapper}(fifo)" for wrapper in WITHIN))
     if not VECTORS & {*read_policy(key).looks_at}
 ]
 """Among them are messages and regions."""
@@ -239,7 +239,7 @@ def test_queries_are_stored_only_for_attention_of_each(llama: Any) -> None:
         assert ("queries" in cache.layers[0].turn_vectors) == stored, key
 
 
-LAST = ("sinks(tova)", "snapkv", "turns(snapkv)", "snapkv window=1", "recall(snapkv, tier=1)")
+LAST = ("sinks(tova)", "snapkv", "turns(snapkv)", "snapkv window=1")
 
 
 @pytest.mark.parametrize("key", LAST)
@@ -313,7 +313,7 @@ def test_where_memory_is_not_enough_the_turn_has_not_ended(
             np.testing.assert_array_equal(cache.held, other.held)
 
 
-@pytest.mark.parametrize("key", [RAGGED, "recall(h2o, tier=1)", "fifo"])
+@pytest.mark.parametrize("key", [RAGGED, "h2o", "fifo"])
 @pytest.mark.parametrize("positions", ["kept", "slots"])
 @pytest.mark.parametrize("reads_on", [False, True])
 def test_where_memory_ends_between_layers_the_text_is_whole(

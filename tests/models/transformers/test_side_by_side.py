@@ -29,7 +29,7 @@ pytestmark = [
 
 POLICIES = (
     *("full", "fifo", "h2o", "sinks(snapkv)", RAGGED, "pyramid(h2o)", "ada-heads(h2o)"),
-    *("recall(h2o, tier=1)", "surprisal", "learned", "shift"),
+    *("expected-attention", "surprisal", "learned", "shift"),
 )
 
 OTHER = {"eager": "sdpa", "sdpa": "eager"}

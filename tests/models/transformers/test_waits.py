@@ -123,9 +123,7 @@ def allowed(key: str, cache: PolicyCache, decides: str) -> int:
     """Return how often a turn under a policy may wait."""
     if key in TEXT_ALONE:
         return 0
-    groups = len(cache._states[0]) if decides == "head" else LAYERS
-    # A policy that recalls decides twice: what comes back is among what is then scored.
-    return 2 * groups if "recall(" in key else groups
+    return len(cache._states[0]) if decides == "head" else LAYERS
 
 
 @pytest.mark.parametrize("decides", ["head", "layer", "model"])
@@ -138,7 +136,7 @@ def test_a_turn_waits_once_for_each_group_of_layers(llama: Any, decides: str, fi
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_so_it_does_with_closed_gaps(attention: str) -> None:
-    for key in ("learned", "h2o", "recall(keydiff)"):
+    for key in ("learned", "h2o", "keydiff"):
         most, cache = most_waits(made("llama", attention), key, positions="slots")
         assert most <= allowed(key, cache, "head"), key
 
