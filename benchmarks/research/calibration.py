@@ -73,9 +73,9 @@ def card_of(dialogs: Sequence[Transcript]) -> Card:
     # Without a model, no other is recommended.
     settings = Replay(tuple(row for row in ways if VECTORS.isdisjoint(row.looks_at)))
     tables = find_sizes(settings, recordings, TARGET, workers=1)
-    lengths, source = dialog_lengths(recordings), recordings[0].source
+    lengths = dialog_lengths(recordings)
     shape = SHAPES["llama-3.1-8b"]
-    return find_card(settings.policies, tables, lengths, source, shape, TARGET, "SmolLM2")
+    return find_card(settings.policies, tables, lengths, shape, TARGET, "SmolLM2")
 
 
 def held(card: Card, dialogs: Sequence[Transcript]) -> float:

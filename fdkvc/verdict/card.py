@@ -7,6 +7,7 @@ this in words.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -26,9 +27,9 @@ from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import (
     REFUSED,
     call_recalls,
-    guessed,
     halves_of,
     mean_recalls,
+    sees_vectors,
     smallest_enough,
 )
 from fdkvc.verdict.today import TodayLoss, ValueCount
@@ -70,17 +71,12 @@ MEASURED_VALUES, MEASURED_DIALOGS = 20, 5
 def ways_for(recordings: Sequence[Recording]) -> tuple[Policy, ...]:
     """Return the ways to compare: those of `CANDIDATES`.
 
-    Those without surprisal leave out what looks at it. Where there is a system prompt, the one that
-    SmolLM2 loses least under also runs with the prompt pinned.
+    Where there is a system prompt, the one that SmolLM2 loses least under also runs with the prompt
+    pinned.
     """
-    unread_surprisal = recordings[0].surprisal is None
-    candidates = map(read_policy, CANDIDATES)
-    policies = [row for row in candidates if not (unread_surprisal and "surprisal" in row.looks_at)]
-    texts = transcripts_of(recordings)
-    if (
-        any("system" in (turn.kind for turn in text.turns) for text in texts)
-        and not unread_surprisal
-    ):
+    policies = [*map(read_policy, CANDIDATES)]
+    turns = chain.from_iterable(text.turns for text in transcripts_of(recordings))
+    if any(turn.kind == "system" for turn in turns):
         policies += with_pinned_prompts([read_policy("sinks(weighted-recency)")])[1:]
     return tuple(dict.fromkeys(policies))
 
@@ -271,7 +267,6 @@ def find_card(
     policies: Sequence[Policy],
     tables: tuple[pd.DataFrame, pd.DataFrame],
     lengths: Sequence[int],
-    source: str,
     shape: ModelShape,
     target: float,
     unit: str,
@@ -284,8 +279,7 @@ def find_card(
     """Return the card of a replay, whose tables are those of `replay_arguments`.
 
     `lengths` are the tokens of the dialogs, counted as `unit` says, `least_lengths` those that no
-    clearing of results removes, and `source` tells where vectors come from. With `own_tokens`, they
-    are those of the model of this shape.
+    clearing of results removes. With `own_tokens`, they are those of the model of this shape.
     """
     table, arguments = tables
     recalls, tokens = call_recalls(table), float(np.mean(lengths))
@@ -295,10 +289,9 @@ def find_card(
     for name, rows in recalls.groupby("policy", sort=False):
         policy, means = by_name[str(name)], mean_recalls(rows)
         reading = None if read is None else read.scores.get(policy.name)
-        by_letters, size = guessed(policy, source), smallest_size(rows, target)
-        candidate = _sized_way(policy, means, size, tokens)
+        candidate = _sized_way(policy, means, smallest_size(rows, target), tokens)
         candidate = _with_costs(candidate, table, arguments, least_lengths)
-        candidate = replace(candidate, guessed=by_letters, reading=reading)
+        candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         worded.append(candidate)
         if read is not None and policy.name in read.sizes:
             candidate = _sized_way(policy, means, read.sizes[policy.name], tokens)
@@ -308,7 +301,7 @@ def find_card(
     candidates.sort(key=_order)
     worded.sort(key=_order)
     if recalls.empty:
-        candidates = ways_without_calls([*by_name.values()], tokens, source, read)
+        candidates = ways_without_calls([*by_name.values()], tokens, read)
     by_words = None if recalls.empty else chosen_way(worded, tokens)
     best = by_words if read is None else judged_way(candidates, by_words, read, tokens)
     dialogs = recalls.drop_duplicates("dialog")
@@ -363,16 +356,14 @@ def _with_costs(
 
 
 def ways_without_calls(
-    policies: Sequence[Policy], tokens: float, source: str, read: ModelRead | None
+    policies: Sequence[Policy], tokens: float, read: ModelRead | None
 ) -> list[Way]:
     """Return the ways at one share of the text, for a model to compare; best first if it did."""
     size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
     slots, candidates = float(min(size, tokens)), list[Way]()
     for policy in policies:
-        by_letters, reading = guessed(policy, source), scores.get(policy.name)
-        candidate = Way(
-            policy.name, size, math.nan, slots, size, guessed=by_letters, reading=reading
-        )
+        candidate = Way(policy.name, size, math.nan, slots, size, guessed=sees_vectors(policy))
+        candidate = replace(candidate, reading=scores.get(policy.name))
         if candidate.keeps_start:
             candidates.append(candidate)
     return sorted(

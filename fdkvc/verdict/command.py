@@ -14,7 +14,7 @@ from fdkvc.models.loaded import NamedModel
 from fdkvc.models.numpy.gguf_file import NO_MODEL
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import baseline_of, usable, with_pinned_prompts
-from fdkvc.runs.console import finish, progress, running, warn_each, warn_no_effect
+from fdkvc.runs.console import finish, running, warn_each, warn_no_effect
 from fdkvc.runs.options import settings_from
 from fdkvc.verdict.card import TARGET, ways_for
 from fdkvc.verdict.checked import MINUTES, installed, read_card
@@ -89,13 +89,11 @@ def _fitted(
 
     Warn of what has no effect in these dialogs.
     """
-    with progress():
-        first = recordings[0]  # computed on access, which takes long
     if options.plan is not None and not (options.policies or options.pin):
         settings = replace(settings, policies=ways_for(recordings))
-    texts, heads = transcripts_of(recordings), len(first.heads)
+    texts = transcripts_of(recordings)
     kinds = kinds_in(texts, calls=False)
-    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=kinds, words=True, heads=heads)
+    warn_no_effect(settings.policies, speakers=SPEAKERS, kinds=kinds, words=True)
     searched = options.plan is not None and not options.budgets
     budgets = () if searched else settings.budgets
     warn_each(pinned_notes(texts, settings.policies, budgets, prompt_size(recordings)))

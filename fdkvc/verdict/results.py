@@ -208,8 +208,7 @@ class ReplayRun(Run):
     def unit(self) -> str:
         """Whose tokens sizes are."""
         encoding = getattr(self.recordings, "encoding", None)
-        lexical = self.source.startswith(LEXICAL)
-        return encoding.name if encoding is not None else WORDS_OF if lexical else self.source
+        return WORDS_OF if encoding is None else encoding.name
 
     def counts_as(self, shape: ModelShape) -> bool:
         """Whether tokens are those of the model of a shape, as far as is known."""
@@ -256,7 +255,7 @@ class ReplayRun(Run):
         tried = {*zip(self.table.policy, self.table.budget, strict=True)}
         next_tries = {name: size for name, size in read.sizes.items() if size is not None}
         next_tries = {name: size for name, size in next_tries.items() if (name, size) not in tried}
-        if not next_tries or not self.source.startswith(LEXICAL):
+        if not next_tries:
             return replace(self, read=read)
         cases = cases_at(self.settings, next_tries)
         tables = replay_arguments(cases, self.recordings, **execution)
@@ -275,7 +274,6 @@ class ReplayRun(Run):
             self.settings.policies,
             (self.table, self.arguments),
             self.tokens,
-            self.source,
             shape,
             target,
             self.unit,

@@ -16,7 +16,6 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.lexical import LEXICAL
 from fdkvc.conversations.replay import (
     Chunk,
     Replay,
@@ -76,9 +75,9 @@ class Cases(Replay):
         return super().measured
 
 
-def guessed(policy: Policy, source: str) -> bool:
-    """Whether a policy scores by vectors that only a model has, and letters stand in for them."""
-    return source.startswith(LEXICAL) and not VECTORS.isdisjoint(policy.looks_at)
+def sees_vectors(policy: Policy) -> bool:
+    """Whether a policy scores by vectors that only a model has: letters stand in for them."""
+    return not VECTORS.isdisjoint(policy.looks_at)
 
 
 def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
@@ -165,8 +164,7 @@ def find_sizes(
     **execution: Unpack[Execution],
 ) -> Tables:
     """Search the smallest size of each policy, over all dialogs."""
-    source = recordings[0].source
-    chosen = {policy.name for policy in settings.policies if not guessed(policy, source)}
+    chosen = {policy.name for policy in settings.policies if not sees_vectors(policy)}
     sizes = sizes_for(recordings)
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
     return search(settings, jobs, target, sizes, chosen, **execution)

@@ -19,7 +19,6 @@ from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import SPAN_KINDS
-from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.models.numpy.encoding import Encoding
@@ -226,34 +225,6 @@ def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothi
     told = page.get_by_text("must be 50.0MB or smaller")
     expect(told).to_be_visible()
     assert told.evaluate("told => told.offsetHeight > 10 && told.offsetWidth > 100")
-
-
-@pytest.mark.long
-def test_each_piece_of_a_value_has_the_verdict_of_the_value(page: Page) -> None:
-    recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0], 0, Encoding())
-    trace = simulate(policy_named("surprisal"), recording.dialogs, 48)
-    demand, mentions, lost = next(
-        (demand, mentions, int(turns[0]))
-        for (demand, mentions), turns in zip(
-            recording.evidence, Evidence(trace, recording).lost, strict=True
-        )
-        if len(mentions) == 1
-        and int(turns[0]) not in (-1, demand.turn)
-        and {*mentions[0]} & {*trace.kept_tokens[0, demand.turn].tolist()}
-    )
-    open_dialogs(page, file="rental", policies="fifo,surprisal", turn=demand.turn)
-    what = f"{demand.slot} “{demand.value}”"
-    chip = page.locator(NEEDED, has_text=what).last
-    expect(chip).to_contain_text(re.compile(rf"✗ lost (at once, )?in turn {lost}"))
-    chip.click()
-    for token in mentions[0]:
-        word = transcript(page).locator(f".word[data-token='{token}']")
-        word.click()
-        expect_linked(page, entry=token)
-        panel = page.locator(".why .of-lane", has_text="Surprisal")
-        expect(panel.locator(".fate")).to_have_text(f"evicted in turn {lost}")
-        expect(panel.locator(".hint")).to_contain_text(f"was evicted in turn {lost} by")
-        expect(transcript(page).locator(".picked")).to_have_count(len(mentions[0]))
 
 
 def choose_file(page: Page, label: str) -> None:

@@ -265,19 +265,6 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
     )
 
 
-def test_the_page_opens_on_the_call_of_an_agent_that_failed() -> None:
-    app = open_page("dialogs", budget=48)
-
-    assert link_of(app)["file"] == "rental"
-    assert app.header[0].value == (
-        "find\\_member in turn 2 needs member = *HB-7302*, said by the user in turn 1. FD-KVC "
-        "evicted it at once."
-    )
-    assert shown_turn(app) == 2
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
-    assert view["sentences"][-1].startswith("Token 249")
-
-
 @pytest.mark.parametrize("view", list(VIEW.choices))
 def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
     app = open_dialogs(policies="fifo,h2o", turn=4, entry=3, view=view)
@@ -388,17 +375,6 @@ def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
     assert table.word.tolist() == [said[token] for token in table.token]
 
 
-def test_a_long_dialog_is_shown_without_a_table_of_its_entries() -> None:
-    words = " ".join(f"word{number}" for number in range(50))
-    lines = "\n".join(f"User: {words}" for _ in range(150))
-    file = read_dialog_file(lines.encode(), "long.txt")
-    app = open_dialogs(file, view="lanes", budget=4000, turn=120, policies="fifo,fd-kvc")
-
-    assert shown_turn(app) == 120
-    assert "entries.csv is not available: it needs every entry" in words_of(app)
-    assert not app.exception
-
-
 def test_what_a_long_dialog_lacks_is_said_where_it_would_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -415,6 +391,7 @@ def test_what_a_long_dialog_lacks_is_said_where_it_would_be(
         assert said in words_of(app)
         assert no_stage(app) == (view == "cache")
         assert not app.exception
+    assert "entries.csv is not available: it needs every entry" in words_of(app)
     assert "Figures of the whole run" in html(app)
     for view in ("cache", "lanes"):
         app = open_dialogs(file, view=view, budget=most, policies="fifo,h2o")
@@ -530,6 +507,11 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     done = dataclasses.replace(replayed(settings, file), shape=SHAPES[SHAPE.default])
     texts = LexicalRecordings(file.transcripts, 0, Encoding())
     recomputed, _ = find_sizes(settings, texts, 0.95, workers=1)
+
+    assert KEPT.tokens == 0, "a run leaves no vectors in memory"
+    cancelled = Event()
+    cancelled.set()
+    assert replay_file(file_run(settings, file), workers=1, cancelled=cancelled) is None
 
     files = files_of(done)
     assert files["replay.csv"] == csv_text(recomputed)
@@ -693,11 +675,6 @@ def test_a_session_has_no_card_but_its_own() -> None:
     assert "dialogs/verdict" not in open_page("dialogs", file="agent").session_state
 
 
-def test_a_run_leaves_no_vectors_in_memory() -> None:
-    replayed(Replay((policy_named("fifo"),), (16,)), shipped_file("chat"))
-    assert KEPT.tokens == 0
-
-
 def test_what_is_lost_today_is_known_while_the_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -747,13 +724,6 @@ def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(runs) == 2
 
 
-def test_a_stopped_run_has_no_result() -> None:
-    file, settings = shipped_file("chat"), Replay((policy_named("fifo"),), (1,))
-    cancelled = Event()
-    cancelled.set()
-    assert replay_file(file_run(settings, file), workers=1, cancelled=cancelled) is None
-
-
 def test_a_preset_brings_its_limit() -> None:
     app = card(open_page("dialogs", file="rental"))
     settled(app.selectbox(key="dialogs/today").set_value("anthropic").run())
@@ -784,11 +754,6 @@ def test_the_transcript_opens_at_the_worst_loss_of_the_recommended_way() -> None
     settled(app.number_input(key="dialogs/budget").set_value(48).run())
     press(app, button)
     assert link_of(app)["budget"] == str(best.size)
-
-
-def test_a_link_shows_its_own_setting_beneath_the_card() -> None:
-    app = card(open_page("dialogs", file="rental", budget=60))
-    assert link_of(app)["budget"] == "60"
 
 
 def test_a_forgotten_argument_leads_to_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,15 +116,11 @@ def test_what_compactions_lost_is_shown_by_kind() -> None:
     assert table.groupby("name").lost.sum().tolist() == [kinds.total() for kinds in lost]
 
 
-def test_a_session_is_played_to_its_end() -> None:
+def test_a_slider_leads_to_a_message() -> None:
     app = opened()
-    press(app, "Play this session")
-    for _ in range(70):
-        app.run()
-        if any(button.label == "Play this session" for button in app.button):
-            break
-
     last = len(SESSION.messages)
+    (slider,) = app.slider
+    settled(slider.set_value(last).run())
     assert f"At message {last} " in words_of(app)
     assert "repeats what had left" in html(app)
 

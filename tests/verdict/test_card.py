@@ -88,14 +88,13 @@ def needs(recall: Mapping[str, tuple[float, ...]] = RECALL, lost: int = 1) -> pd
 def card_of(
     recall: Mapping[str, tuple[float, ...]] = RECALL,
     *,
-    source: str = "lexical embedding",
     clusters: int = 8,
     target: float = 0.95,
     read: ModelRead | None = None,
 ) -> Card:
     tables = replayed(recall, clusters), needs(recall)
     policies = [*map(read_policy, recall)]
-    return find_card(policies, tables, [800, 1200], source, SHAPE, target, "SmolLM2", read)
+    return find_card(policies, tables, [800, 1200], SHAPE, target, "SmolLM2", read)
 
 
 def test_a_way_is_a_policy_at_its_smallest_size_that_holds_enough() -> None:
@@ -159,9 +158,7 @@ def test_clearing_that_is_not_enough_is_no_tie() -> None:
     recall = {MESSAGES: (0.5, 0.96, 0.97), CLEARED: (0.5, 0.97, 0.98)}
     policies, tables = [*map(read_policy, recall)], (replayed(recall), needs(recall))
     for least, ties in (((100, 150), [CLEARED]), ((100, 300), [])):
-        card = find_card(
-            policies, tables, [800, 1200], "", SHAPE, 0.95, "SmolLM2", least_lengths=least
-        )
+        card = find_card(policies, tables, [800, 1200], SHAPE, 0.95, "SmolLM2", least_lengths=least)
         assert card.best is not None
         assert card.best.policy == MESSAGES
         assert [tie.policy for tie in card.ties] == ties
@@ -186,7 +183,7 @@ def test_of_one_size_the_simplest_comes_first() -> None:
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     tables = replayed({"sink": (0.1, 0.2, 0.96)}), needs({"sink": RECALL["sink"]})
     for tokens, pays in ((460, False), (650, False), (660, True)):
-        card = find_card([read_policy("sink")], tables, [tokens], "", SHAPE, 0.95, "SmolLM2")
+        card = find_card([read_policy("sink")], tables, [tokens], SHAPE, 0.95, "SmolLM2")
         assert card.pays == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
         assert ("less than 256 tokens" in card_sentences(card)[0]) != pays
@@ -198,14 +195,17 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     assert "at best 94 %" in table_note(nearly)
 
 
-def test_what_compares_letters_is_not_recommended_and_marked() -> None:
+def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     recall = {"sinks(h2o)": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
-    letters, vectors = card_of(recall), card_of(recall, source="the mine model")
-    assert (letters.best or letters.ways[0]).policy == "sink"
-    assert (vectors.best or vectors.ways[1]).policy == "sinks(h2o)"
-    assert [row[0] for row in short_grid(letters).rows] == ["Sink+Window ←"]
-    assert [row[0] for row in short_grid(vectors).rows] == ["H2O + sinks ←", "Sink+Window"]
-    assert not table_note(vectors)
+    card = card_of(recall)
+    assert card.best is not None
+    assert card.best.policy == "sink"
+    assert [row[0] for row in short_grid(card).rows] == ["Sink+Window ←"]
+    assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "Sink+Window ←"]
+    assert not table_note(card)
+    scores = {"sinks(h2o)": Reading(20, 20, 0.01, 5), "sink": Reading(10, 20, 0.5, 5)}
+    read = short_grid(card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores)))
+    assert [read.rows[0][0], read.rows[0][4]] == ["H2O + sinks ←", "measured: 20 of 20 the same"]
 
 
 def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> None:
@@ -334,7 +334,7 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     bad = table.dialog.isin([f"d{n}" for n in range(1, 8, 2)]) & (table.budget == 100)
     table.loc[bad, "value"] = 0.5
     tables = table, needs({"sink": RECALL["sink"]})
-    card = find_card([read_policy("sink")], tables, [1000], "", SHAPE, 0.95, "SmolLM2")
+    card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.best.size == 200
     assert card.promise is not None
@@ -352,7 +352,7 @@ def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() ->
     table.loc[bad, "value"] -= 0.02
     table.loc[~bad, "value"] += 0.02
     tables = table, needs({"sink": RECALL["sink"]})
-    card = find_card([read_policy("sink")], tables, [1000], "", SHAPE, 0.95, "SmolLM2")
+    card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.promise is None, "one half reaches the target at no size"
     assert "did not choose it" not in card_sentences(card)[-1]
@@ -362,7 +362,7 @@ def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() ->
 def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
     policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]
     lengths, tables = [900, 1000, 1100], (replayed()[:0], needs()[:0])
-    given = policies, tables, lengths, "lexical", SHAPE, 0.95, "SmolLM2"
+    given = policies, tables, lengths, SHAPE, 0.95, "SmolLM2"
     card = find_card(*given)
     assert "only a model can tell" in card_sentences(card)[0]
     assert (card.best, card.promise) == (None, None)
@@ -397,7 +397,7 @@ def refused(recall: Mapping[str, tuple[float, ...]], policy: str, share: float) 
     turns = recalls[recalls.policy == policy].assign(metric=REFUSED, value=share)
     tables = pd.concat([recalls, turns]), needs(recall)
     policies = [*map(read_policy, recall)]
-    return find_card(policies, tables, [800, 1200], "lexical embedding", SHAPE, 0.95, "SmolLM2")
+    return find_card(policies, tables, [800, 1200], SHAPE, 0.95, "SmolLM2")
 
 
 def test_of_one_size_a_way_that_services_refuse_comes_last() -> None:

@@ -71,11 +71,6 @@ class DialogFile:
         return lexical_recording(self.transcripts[dialog])
 
     @cached_property
-    def mean_words(self) -> float:
-        """Mean length of a dialog in words and punctuation marks."""
-        return sum(sum(row.word_counts) for row in self.transcripts) / len(self.transcripts)
-
-    @cached_property
     def measured(self) -> int:
         """How many of its dialogs a run measures, counted from the first."""
         dialogs = self.transcripts[:MAX_MEASURED_DIALOGS]

@@ -52,12 +52,6 @@ NEAR = 4
 """Messages that are shown before a moment, and half as many after it. Of a loss, one is shown
 before and after each place."""
 
-PLAYED_STEPS = 60
-"""Steps in which a session is played."""
-
-PLAY_SECONDS = 0.6
-"""Between two of them."""
-
 SHOWN_CHARACTERS = 800
 """Most characters of a message; a longer one is cut around the value, or after its beginning."""
 
@@ -136,7 +130,7 @@ def sessions_of(file: DialogFile, encoding: Encoder) -> tuple[Session, ...]:
 
 @cached
 def _columns(run: SessionRun) -> tuple[Column, ...]:
-    """Return the columns of a session, computed once for all steps of its play."""
+    """Return the columns of a session, computed once for all of its messages."""
     return columns_of(run.chosen)
 
 
@@ -202,8 +196,7 @@ def show_session(
         parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread)
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
-        seconds = POLL_SECONDS if under_way else None
-        st.fragment(run_every=PLAY_SECONDS if _is_playing(scope) else seconds)(draw)()
+        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
@@ -273,9 +266,7 @@ def _draw(
         # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
         state = {"persist_state": "session"}
         chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
-    played_scope, scope = scope, f"{scope}/{chosen}"
-    if _is_playing(played_scope):
-        _play(played_scope, f"{scope}/message", session)
+    losses_scope, scope = scope, f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     returning = frozenset(index for card in cards for index in card.returning)
     with bar:
@@ -286,10 +277,10 @@ def _draw(
                 )
             )
         st.html(filling_html(columns, moment, returning))
-        _show_player(played_scope, f"{scope}/message", session)
+        _choose_message(f"{scope}/message", len(session.messages))
     if has_several and len(cards) == len(session.compactions):
         losses = {f"compaction {place}": card.kinds for place, card in enumerate(cards, start=1)}
-        show_chart(played_scope, "losses", losses_chart(losses, page_theme()))
+        show_chart(losses_scope, "losses", losses_chart(losses, page_theme()))
     if chosen < len(cards):
         _draw_card(scope, read(chosen, cards[chosen]))
     _draw_moment(scope, session, moment, loss, returning)
@@ -338,41 +329,18 @@ def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]
     return moment, loss if loss is not None and loss.message == moment else None
 
 
-def _is_playing(scope: str) -> bool:
-    """Whether a session is being played."""
-    return bool(st.session_state.get(f"{scope}/is-playing"))
-
-
-def _show_player(scope: str, moment_key: str, session: Session) -> None:
-    """Show a button that plays the session, and a slider for its message."""
-    is_playing, last = _is_playing(scope), len(session.messages)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        icon = ":material/pause:" if is_playing else ":material/play_arrow:"
-        label = f"{'Pause' if is_playing else 'Play'} this session"
-        if st.button(plain(label), key=f"{scope}/play", icon=icon):
-            st.session_state[f"{scope}/is-playing"] = not is_playing
-            st.rerun()  # the whole page, as a fragment's interval is set where it is made
-        # Set in each run: a new slider in a page that is run again would begin at 1.
-        key = f"{moment_key}-slider"
-        st.session_state[key] = st.session_state[moment_key]
-        label = f"Message (1 to {last:,})"
-        st.slider(plain(label), 1, last, key=key, on_change=_move, args=(moment_key, key))
+def _choose_message(moment_key: str, last: int) -> None:
+    """Show the slider of the session's messages."""
+    # Set in each run: a new slider in a page that is run again would begin at 1.
+    key = f"{moment_key}-slider"
+    st.session_state[key] = st.session_state[moment_key]
+    label = f"Message (1 to {last:,})"
+    st.slider(plain(label), 1, last, key=key, on_change=_move, args=(moment_key, key))
 
 
 def _move(moment_key: str, slider_key: str) -> None:
     """Go to the slider's message."""
     st.session_state[moment_key] = st.session_state[slider_key]
-
-
-def _play(scope: str, moment_key: str, session: Session) -> None:
-    """Go on to a later message; from the end of the session, to its beginning."""
-    last = len(session.messages)
-    moment = int(st.session_state.get(moment_key, 1))
-    next_moment = min(moment + -(-last // PLAYED_STEPS), last) if moment < last else 1
-    st.session_state[moment_key] = next_moment
-    if next_moment == last:
-        st.session_state[f"{scope}/is-playing"] = False
-        st.rerun()
 
 
 def _draw_moment(

@@ -29,7 +29,7 @@ from fdkvc.models.page.loading import STORED
 from fdkvc.player.run import StageRun
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
-from fdkvc.ui.fields import held, hold, problems
+from fdkvc.ui.fields import held, problems
 from fdkvc.ui.follow import open_as_linked, show_stage
 from fdkvc.ui.frame import Page
 from fdkvc.ui.glossary import WORDS
@@ -145,7 +145,8 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
             file = files.with_calls(file)
         file = choose_tools(page, file)
         warn_skipped(file)
-        _follow_card(page, file)
+        if st.session_state.get(f"{page}/followed") == "":  # a link says what to show
+            st.session_state[f"{page}/followed"] = file.digest
         with controls:
             dialog = choose_transcript(page, file)
         with st.spinner("Reading the dialog …", show_time=True):
@@ -162,23 +163,6 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
     head = files.HeadChoice.of(file, *files.shown_recording(recording))
     with controls:
         return Chosen(file, head, fields.number(page, BUDGET))
-
-
-def _follow_card(page: str, file: files.DialogFile) -> None:
-    """Show what the card of a file recommends once it is known, unless a link says what to show.
-
-    Until then, another file begins with a tenth of its text.
-    """
-    key, followed = f"{page}/followed", st.session_state.get(f"{page}/followed")
-    if followed == "":
-        st.session_state[key] = file.digest
-    elif (
-        followed != file.digest
-        and (earlier_file := st.session_state.get(f"{page}/begun")) != file.digest
-    ):
-        st.session_state[f"{page}/begun"] = file.digest
-        if earlier_file is not None:
-            hold(page, BUDGET, max(1, round(file.mean_words / 5)))  # a word has two tokens
 
 
 def chosen_encoding(page: str) -> Encoding:

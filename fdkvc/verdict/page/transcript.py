@@ -26,7 +26,7 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import scene
 from fdkvc.ui.step.before import NO_GHOST, choose_ghost
 from fdkvc.verdict.page.choices import FIELDS, RUN_FIELDS, which_dialog
-from fdkvc.verdict.search import guessed
+from fdkvc.verdict.search import sees_vectors
 
 DEMANDS = {"call": "service call", "state": "dialogue state"}
 """What needs a value, by kind."""
@@ -83,7 +83,7 @@ def show_source(recording: Recording, lanes: Sequence[StageRun]) -> None:
     """Show whose vectors policies see: a model's, or those of letters if any looks at them."""
     words = f"Vectors: {recording.source}, as that model reads the dialog."
     if recording.source.startswith(LEXICAL):
-        labels = [lane.policy.title for lane in lanes if guessed(lane.policy, recording.source)]
+        labels = [lane.policy.title for lane in lanes if sees_vectors(lane.policy)]
         if not labels:
             return
         words = f"{listed(labels)}: by letters of words, not meaning. A model is under Vectors."
