@@ -418,8 +418,8 @@ def judged_way(
     """Return the way that a model recommends: of those that it sized, as of those by words.
 
     If it sized none, the smallest of the ways read that loses hardly more than the one that loses
-    least. That by words comes before all others then, and what is sized by letters after them. A
-    dialog from which a way evicts nothing loses nothing.
+    least. That by words comes before all others then, and what is sized by letters after them; of
+    few values, it stays. A dialog from which a way evicts nothing loses nothing.
     """
     if sized := [candidate for candidate in candidates if candidate.sized_by_model]:
         return chosen_way(sized, tokens)
@@ -429,19 +429,23 @@ def judged_way(
         if candidate.size is not None and candidate.reading is not None:
             kl = candidate.reading.kl * candidate.reading.dialogs / read.dialogs
             losses.append((candidate, kl, candidate.reading.values - candidate.reading.right))
-    if not losses:
+    values = max((reading.values for reading in read.scores.values()), default=0)
+    if not losses or (by_words is not None and values < DECIDING_VALUES):
         return by_words
     smallest_kl = min(kl for _, kl, _ in losses)
     if by_words is None and smallest_kl > CLEARLY:
         return None
     fewest_wrong = min(wrong for _, _, wrong in losses)
-    values = max(reading.values for reading in read.scores.values())
     few_values = max(1, round(FEW * values))
     for candidate, kl, wrong in losses:
         if kl <= smallest_kl + CLEARLY and wrong <= fewest_wrong + few_values:
             return candidate
     return by_words
 
+
+DECIDING_VALUES = 10
+"""How many values a model must have read for its reading to change the way by words. A choice: of
+fewer, one decides."""
 
 AGE_WORDS = {"recent": "recent ", "middle": "", "old": "old "}
 """How people call ages."""

@@ -28,7 +28,7 @@ from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.jobs import Execution, Progress, worker_count
-from fdkvc.verdict.card import Card, ModelRead, Reading, Way
+from fdkvc.verdict.card import DECIDING_VALUES, Card, ModelRead, Reading, Way
 from fdkvc.verdict.search import (
     next_place,
     next_sizes,
@@ -63,10 +63,9 @@ GOLDEN = (5**0.5 - 1) / 2
 BY_TEXT, BY_ATTENTION = 2, 1
 """How many ways are read of those that see only text, and of those by attention."""
 
-ROUNDS, SIZING_VALUES = 4, 10
+ROUNDS, SIZING_VALUES = 4, DECIDING_VALUES
 """Rounds for which the minutes are to do, and values that the model must get right in what it has
-read, before it finds sizes. Choices: four rounds bisect the sizes below that by words or above it,
-and of fewer values one decides."""
+read, before it finds sizes. A choice: four rounds bisect the sizes below or above that by words."""
 
 STRANGE, STRANGE_LOSS = 1.5, 2.0
 """From how many tokens a character on a language is strange to a model, and from which loss, in

@@ -288,6 +288,17 @@ def test_one_value_of_twenty_decides_nothing() -> None:
         assert card.best.policy == best
 
 
+@pytest.mark.parametrize(("values", "best"), [(9, "sinks(weighted-recency)"), (10, "sink")])
+def test_nine_values_change_no_way(values: int, best: str) -> None:
+    scores = {
+        "sinks(weighted-recency)": Reading(5, values, 0.9, 2),
+        "sink": Reading(values, values, 0.1, 2),
+    }
+    card = card_of(read=ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
+    assert card.best is not None
+    assert card.best.policy == best
+
+
 def test_what_is_forgotten_most_is_named_by_kind_and_age() -> None:
     lost = pd.DataFrame({"held": [0.0] * 3, "source": ["user", "result", "result"]})
     assert forgets_most(lost.assign(age=[1, 8, 8])) == "mostly old tool results"
