@@ -505,10 +505,10 @@ def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (1,))
     done = dataclasses.replace(replayed(settings, file), shape=SHAPES[SHAPE.default])
+    assert KEPT.tokens == 0, "a run leaves no vectors in memory"
     texts = LexicalRecordings(file.transcripts, 0, Encoding())
     recomputed, _ = find_sizes(settings, texts, 0.95, workers=1)
 
-    assert KEPT.tokens == 0, "a run leaves no vectors in memory"
     cancelled = Event()
     cancelled.set()
     assert replay_file(file_run(settings, file), workers=1, cancelled=cancelled) is None
