@@ -1,4 +1,4 @@
-"""What the card says: three sentences, a table of six ways, and one of all.
+"""What the card says: three sentences, a table of four ways, and one of all.
 
 Everything said of ways is a cell of `short_grid` or `card_grid`.
 """
@@ -43,7 +43,7 @@ SMALL = 0.1
 NEWEST = (*SIMPLEST[:4], "fifo")
 """Ways that keep the newest tokens, with a system prompt at most."""
 
-ROWS = 6
+ROWS = 4
 """Of the short table."""
 
 
@@ -152,8 +152,7 @@ def refused_words(share: float) -> str:
     """Return after which share of turns services refuse what stays, and why."""
     words = "under 1 %" if share < 0.01 else percent(share)
     return (
-        f"{words} of the turns services refuse what stays: no message of the user is left, or a "
-        "tool result has lost its call"
+        f"{words} of the turns services refuse what stays, such as a tool result without its call"
     )
 
 
@@ -279,7 +278,7 @@ def reading_words(reading: Reading) -> str:
 
 
 def short_grid(card: Card) -> Grid:
-    """Return the table of at most six ways: the recommended one, today's, then the smallest.
+    """Return the table of a few ways: the recommended one, today's, then the smallest.
 
     Those that no model has read, though they look at its vectors, are in `card_grid` alone.
     """

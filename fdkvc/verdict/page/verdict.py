@@ -370,7 +370,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     shown = [name for name in names if name in {*means.policy, *read.policy}]
     return budgets_chart(
         means.assign(policy=means.policy.map(way_words)),
-        "Share of the values that calls need which are kept",
+        "Values kept that calls need",
         theme,
         policies={way_words(name): read_policy(name).title for name in shown},
         marks=points.assign(policy=points.policy.map(way_words)),
