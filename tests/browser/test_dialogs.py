@@ -332,7 +332,7 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     card.get_by_text("All ways").click()
     table = card.get_by_role("table").nth(1)
     row = table.get_by_role("row").filter(has_text="←").get_by_role("cell").all_inner_texts()
-    way = Way(row[-1], int(row[1].replace(",", "")), 1, 1, 1)
+    way = Way(row[-1], int(row[1].split()[0].replace(",", "")), 1, 1, 1)
     settings = settings_of(way, 1000, "SmolLM2")  # of another share
     assert copied.partition("\n")[2] in {line.partition("\n")[2] for line in settings.values()}
     page.context.clear_permissions()
