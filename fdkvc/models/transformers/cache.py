@@ -571,7 +571,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
         positions = began.expand(new.shape[1], -1)
         layer.add_vectors(
-            unrotated=torch.stack([rotation(text, positions, back=True) for text in new])
+            unrotated=torch.stack([rotation(text, positions, inverse=True) for text in new])
         )
         layer.keep(choices)
         for text, places in enumerate(choices):

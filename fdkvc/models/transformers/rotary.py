@@ -35,7 +35,7 @@ TURNED = "fdkvc_turned"
 
 NOT_ROTARY = 'this model has no rotary positions that can be changed: choose positions="kept"'
 
-ONCE = (slice(None), slice(0, None, 2), None)
+ANGLE_COLUMNS = (slice(None), slice(0, None, 2), None)
 """Where each angle stands once among the cosines: at all places, at every second one, or (None) in
 the first half."""
 
@@ -46,19 +46,37 @@ class Rotation:
 
     angles: Any
     """The module that computes cosines and sines."""
-    given: tuple[Any, ...]
+    inputs: tuple[Any, ...]
     """What it is called with: positions, and numbers of the type of the results."""
-    named: Mapping[str, Any]
+    named_inputs: Mapping[str, Any]
     """The same by name."""
     sines_first: bool
     """Whether it returns sines before cosines."""
-    once: slice | None
-    """One of `ONCE`."""
+    angle_columns: slice | None
+    """One of `ANGLE_COLUMNS`."""
     interleaved: bool
     """Whether neighbours make a pair, or numbers that are half of the rotated ones apart."""
 
-    def __call__(self, keys: Any, positions: Any, *, back: bool = False) -> Any:
+    def __call__(self, keys: Any, positions: Any, *, inverse: bool = False) -> Any:
         """Rotate keys (K, n, h) to positions (K, n), or back from there to position 0."""
+        turn = self._turn(keys, positions)
+        if inverse:
+            turn = turn.conj()
+        # A pair of numbers is turned as a complex number (K, n, h / 2).
+        width = 2 * turn.shape[-1]
+        rotated = keys[..., :width].float()
+        pairs = (
+            rotated.unflatten(-1, (-1, 2))
+            if self.interleaved
+            else rotated.unflatten(-1, (2, -1)).mT
+        )
+        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn)
+        if not self.interleaved:
+            turned = turned.mT
+        return torch.cat([turned.flatten(-2).to(keys.dtype), keys[..., width:]], dim=-1)
+
+    def _turn(self, keys: Any, positions: Any) -> Any:
+        """Return e^(iφ) of the angles φ at positions (K or 1, n, h / 2)."""
 
         def argument(value: Any) -> Any:
             if not isinstance(value, torch.Tensor):
@@ -67,24 +85,17 @@ class Rotation:
                 return keys
             return positions.expand(*value.shape[:-2], -1, -1)
 
-        named = {name: argument(value) for name, value in self.named.items()}
-        cos, sin = self.angles(*map(argument, self.given), **named)
-        cos, sin = (sin, cos) if self.sines_first else (cos, sin)
+        named = {name: argument(value) for name, value in self.named_inputs.items()}
+        cos, sin = self.angles(*map(argument, self.inputs), **named)
+        if self.sines_first:
+            cos, sin = sin, cos
         # A model of images has positions of several axes, the same in a text: take the first
         # (K or 1, n, h or h / 2).
         cos, sin = (part.reshape(-1, *part.shape[-3:])[0].float() for part in (cos, sin))
-        once = slice(cos.shape[-1] // 2) if self.once is None else self.once
-        turn = torch.complex(cos, -sin if back else sin)[..., once]
+        columns = self.angle_columns or slice(cos.shape[-1] // 2)
+        turn = torch.complex(cos, sin)[..., columns]
         # Some models scale cosines and sines by a factor, which the keys already have.
-        turn = turn / turn.abs()
-        # A pair of numbers is turned as a complex number (K, n, h / 2).
-        width = 2 * turn.shape[-1]
-        pairs = keys[..., :width].float()
-        pairs = pairs.unflatten(-1, (-1, 2) if self.interleaved else (2, -1))
-        pairs = pairs if self.interleaved else pairs.mT
-        turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn)
-        turned = turned if self.interleaved else turned.mT
-        return torch.cat([turned.flatten(-2).to(keys.dtype), keys[..., width:]], dim=-1)
+        return turn / turn.abs()
 
 
 def rotations(model: Any, attention: Attention) -> Mapping[int, Rotation]:
@@ -120,7 +131,7 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
     tried: list[Rotation] = []
     for call in calls[: len(calls) // 2]:  # those of the first pass
         if not any(kind in str(getattr(call[0], "rope_type", "")) for kind in MOVING):
-            orders = product((False, True), ONCE, (False, True))
+            orders = product((False, True), ANGLE_COLUMNS, (False, True))
             tried += [Rotation(*call, *order) for order in orders]
     # 3. Find the one that turns the keys of each layer as the model did.
     for layer in layers:
@@ -148,7 +159,7 @@ def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
         turned = turned.flatten(0, 1)
         positions = torch.full(flat.shape[:2], APART, device=keys.device)
         forth = (rotation(flat, positions) - turned).abs().max()
-        inverse = (rotation(turned, positions, back=True) - flat).abs().max()
+        inverse = (rotation(turned, positions, inverse=True) - flat).abs().max()
         return float(max(forth, inverse) / keys.abs().max())
     return 1.0
 

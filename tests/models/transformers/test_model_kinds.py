@@ -234,7 +234,10 @@ def test_rotations_are_found_in_half_precision(half: str) -> None:
         again = of_kind(kind).to(getattr(torch, half))
         cache = PolicyCache(SLOTS, 6, again, positions="slots")
         found = [
-            {layer: (way.sines_first, way.once, way.interleaved) for layer, way in found.items()}
+            {
+                layer: (way.sines_first, way.angle_columns, way.interleaved)
+                for layer, way in found.items()
+            }
             for found in (cache.rotations, expected.rotations)
         ]
         assert found[0] == found[1]
