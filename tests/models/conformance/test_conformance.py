@@ -151,7 +151,6 @@ WRONG: list[tuple[str, str, Callable[[Decoder], dict[str, Any]]]] = [
     ("compresses_only_the_first_text", "fifo", begun(first_alone)),
     ("compresses_only_the_first_text", "fifo", promised(samples=1)),  # it does not refuse two
     ("keeps_its_first_compression", "sink sinks=12", promised()),
-    ("keeps_its_first_compression", "h2o", promised()),
     ("counts_other_positions", "sink", promised(positions="slots")),
     (
         "decides_by_the_next_turn",
