@@ -136,7 +136,8 @@ def bytes_of(cache: Any) -> int:
     """Return the bytes of all tensors of a *transformers* cache."""
     total = 0
     for layer in cache.layers:
-        tensors = (layer.keys, layer.values, *getattr(layer, "other_tensors", ()))
+        stored = (getattr(layer, name, None) for name in ("keys", "values"))
+        tensors = (*stored, *getattr(layer, "other_tensors", ()))
         total += sum(tensor.nbytes for tensor in tensors if tensor is not None)
     return total
 

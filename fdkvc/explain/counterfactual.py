@@ -181,7 +181,8 @@ def counterfactual(
     low, high = (budget, max(tokens, budget)) if evicted else (1, budget)
     places = Field("Budget", "Most entries after a turn.", default=budget, low=low, high=high)
     for name, setting in {**policy.settings, BUDGET: places}.items():
-        has_range = math.isfinite(setting.high - setting.low) and not setting.nominal
+        width = setting.high - setting.low
+        has_range = 0 < width < math.inf and not setting.nominal
         # A setting without an order, such as a seed, has no smallest change.
         if has_range and not stopped():
             changes.append(smallest(name, setting))

@@ -9,6 +9,7 @@ from fdkvc.policies import policy_named
 from fdkvc.ui.follow import open_on
 from fdkvc.ui.frame import Page, panel, side_by_side
 from fdkvc.ui.lanes import load_lanes
+from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.verdict.page.headline import headline
 from fdkvc.verdict.page.transcript import DEMANDS, Outcome, outcomes_of, show_transcript
@@ -25,6 +26,7 @@ DOORS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
 """What a person may want to do: its page and icon, what one gets there, and the page's link."""
 
 
+@cached
 def moment() -> tuple[HeadChoice, StageRun, Outcome]:
     """Return a dialog, a run over it, and what a call needed that was evicted before it."""
     file = shipped_file(FILE)

@@ -61,7 +61,7 @@ def run_panel(page: str, name: str, work: Work, content: Hashable) -> Job | None
         if job.result is not None:
             st.session_state[shown_key(page)] = st.session_state.pop(job_key(page))
         elif job.cancelled.is_set():
-            st.info("Cancelled before it started.", icon=":material/cancel:")
+            st.info("Cancelled: nothing is finished.", icon=":material/cancel:")
     return job if busy else None
 
 

@@ -69,10 +69,9 @@ MEASURED_VALUES, MEASURED_DIALOGS = 20, 5
 
 
 def ways_for(recordings: Sequence[Recording]) -> tuple[Policy, ...]:
-    """Return the ways to compare: those of `CANDIDATES`.
+    """Return the ways to compare: those of `CANDIDATES`, and with a system prompt one more.
 
-    Where there is a system prompt, the one that SmolLM2 loses least under also runs with the prompt
-    pinned.
+    It is the one that SmolLM2 loses least under, with the prompt pinned.
     """
     policies = [*map(read_policy, CANDIDATES)]
     turns = chain.from_iterable(text.turns for text in transcripts_of(recordings))
@@ -418,8 +417,9 @@ def judged_way(
     """Return the way that a model recommends: of those that it sized, as of those by words.
 
     If it sized none, the smallest of the ways read that loses hardly more than the one that loses
-    least. That by words comes before all others then, and what is sized by letters after them; of
-    few values, it stays. A dialog from which a way evicts nothing loses nothing.
+    least. That by words comes before all others then, and what is sized by letters after them. Of
+    fewer than `DECIDING_VALUES` values, the way by words stays. A dialog from which a way evicts
+    nothing loses nothing.
     """
     if sized := [candidate for candidate in candidates if candidate.sized_by_model]:
         return chosen_way(sized, tokens)
@@ -444,8 +444,8 @@ def judged_way(
 
 
 DECIDING_VALUES = 10
-"""How many values a model must have read for its reading to change the way by words. A choice: of
-fewer, one decides."""
+"""How many values a model must have read for its reading to change the way by words. A choice:
+with fewer, a single value would decide."""
 
 AGE_WORDS = {"recent": "recent ", "middle": "", "old": "old "}
 """How people call ages."""

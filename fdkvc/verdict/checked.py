@@ -21,6 +21,7 @@ import pandas as pd
 
 from fdkvc.core.parameters import Field
 from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import count
 from fdkvc.models.answers import CHUNK, FULL, Answers, is_large, run_answers, work_of
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import find_model
@@ -54,8 +55,8 @@ MINUTES = Field(
 
 MINUTE_TOKENS, MINUTE_WORK = 3_000, 8_500
 """Tokens of the sample for each minute, and tokens that each of two cores may read for it under all
-ways, first or again: about a minute with a pretrained model of 135 million parameters. No more is
-begun; a slower machine reads less of it."""
+ways, first or again: about a minute with a pretrained model of 135 million parameters. That is the
+most that is begun; a slower machine reads less."""
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, without their whole parts, spread evenly, however many there are."""
@@ -274,7 +275,6 @@ class Sizing:
             table = pd.concat(tables, ignore_index=True)
             read_names = {*table.dialog}
             self.read_dialogs = [dialog for dialog in self.sample if dialog.name in read_names]
-            check_loss(title_of(self.model), self.read_dialogs, table)
             self.values = _right_values(table)
             seconds = perf_counter() - began
             enough = self.values >= SIZING_VALUES and seconds >= self.seconds / ROUNDS
@@ -282,13 +282,18 @@ class Sizing:
                 break
         if not self.read_dialogs:
             raise ValueError("it was stopped before it had read a conversation")
+        check_loss(title_of(self.model), self.read_dialogs, table)
         self._take(sizes_by_words, table)
 
     def _report(self, report: Callable[[Progress], None], began: float, step: Progress) -> None:
         """Report how much of the time is over."""
         seconds = perf_counter() - began
         share = min(seconds / self.seconds, 1.0)
-        title = f"size {self.rounds + 1}, {step.title}"
+        if self.rounds:
+            dialogs = count(len(self.read_dialogs), "conversation")
+            title = f"size {self.rounds + 1} of each way, in {dialogs}"
+        else:
+            title = f"conversation {len(self.read_dialogs) + 1} of {len(self.sample)}"
         report(Progress(round(100 * share), 100, title, seconds))
 
     def _take(self, next_tries: Mapping[str, int], table: pd.DataFrame) -> None:

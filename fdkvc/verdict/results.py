@@ -138,7 +138,7 @@ class ReplayRun(Run):
         run_fields: dict[str, Any],
         **how: Unpack[Execution],
     ) -> Self:
-        """Run a replay; `about` has the other fields by name."""
+        """Run a replay; `run_fields` has the other fields by name."""
         began = perf_counter()
         if isinstance(today := run_fields.get("today"), Today):
             run_fields = run_fields | {"today": lose_today(today, recordings, **how)}
@@ -253,8 +253,10 @@ class ReplayRun(Run):
     def with_read(self, read: ModelRead, **execution: Unpack[Execution]) -> Self:
         """Return the run with what a model has read; sizes that it found are replayed by words."""
         tried = {*zip(self.table.policy, self.table.budget, strict=True)}
-        next_tries = {name: size for name, size in read.sizes.items() if size is not None}
-        next_tries = {name: size for name, size in next_tries.items() if (name, size) not in tried}
+        next_tries = dict[str, int]()
+        for name, size in read.sizes.items():
+            if size is not None and (name, size) not in tried:
+                next_tries[name] = size
         if not next_tries:
             return replace(self, read=read)
         cases = cases_at(self.settings, next_tries)

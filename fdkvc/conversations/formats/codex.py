@@ -57,7 +57,8 @@ def _text(message: JsonObject) -> str:
     """Return the text of a message."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
-    return "\n".join(of_kind(part.get("text"), str) for part in objects_of(parts))
+    texts = [of_kind(part.get("text"), str) for part in objects_of(parts)]
+    return "\n".join(filter(None, texts))
 
 
 def _key(message: JsonObject) -> tuple[str, str, tuple[str, ...]]:

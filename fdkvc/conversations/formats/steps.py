@@ -102,7 +102,8 @@ def _steps(text: str) -> Iterator[Part]:
     acted = ""
     for number, (label, body) in enumerate(zip(labels, bodies, strict=True)):
         has_input = labels[number + 1 : number + 2] == ["Action Input"]
-        calls, words = _action(body) if label == "Action" and not has_input else [], ""
+        words = ""
+        calls = _action(body) if label == "Action" and not has_input else []
         if label == "Action" and has_input and len(body.strip().splitlines()) == 1:
             acted = body.strip()
         elif label == "Action Input" and acted:

@@ -1,1 +1,1 @@
-"""Reports on a model's answers."""
+"""Answers as HTML, and charts of judged policies."""

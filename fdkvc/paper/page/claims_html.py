@@ -65,13 +65,15 @@ def _claim(result: ClaimResult) -> str:
         if words:
             rows += f"<dt>{name}</dt><dd>{escape(words)}</dd>"
     why = claim.why
+    found = found_words(result)
+    measured = found if result.measured is None else f"measured: {found}"
     if claim.measure.metric in TIMES:
         why += " There is no verdict on times."
     return (
         f'<li id="claim-{escape(claim.key)}"><details>'
         f'<summary><b role="img" aria-label="{name_of(verdict)}">{MARKS[verdict][0]}</b>'
         f"<span>{escape(claim.claim)}</span>"
-        f"<small>measured: {escape(found_words(result))}</small></summary>"
+        f"<small>{escape(measured)}</small></summary>"
         f'<div class="evidence"><p>{escape(why)}</p>{line_html(result)}<dl>{rows}</dl></div>'
         "</details></li>"
     )

@@ -68,7 +68,7 @@ def show_transcript(
     write: Callable[[], None],
 ) -> None:
     """Show the transcript, first underlined for `lane`; `write` writes the address."""
-    text = _text(recording, tuple(lane for lane in lanes), lanes.index(lane))
+    text = _text(recording, tuple(lanes), lanes.index(lane))
     show_lanes(page, lanes, text)
 
     @st.fragment
