@@ -128,7 +128,9 @@ def _counted(rows: Sequence[Fact]) -> str:
     for verdict, number in Counter(row.verdict for row in rows).most_common():
         words.append(f"{number} {'differ' if verdict == DIFFERS else verdict}")
         if verdict == REPRODUCED and constant:
-            words[-1] += f" ({constant} of them are the same in every dialog)"
+            words[-1] += (
+                f" ({constant} of them come out alike in each dialog, so chance plays no part)"
+            )
     return f"of {count(len(rows), 'published figure')}, {', '.join(words)}."
 
 
