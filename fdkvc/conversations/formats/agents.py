@@ -6,6 +6,7 @@ that was cut off can be read.
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -475,7 +476,7 @@ class Thread:
             yield Compaction(**details | numbers | {"note": " ".join(filter(None, notes))})
 
 
-class Reader:
+class Reader(ABC):
     """Reads the lines of a log into conversations, and counts what it does not read."""
 
     def __init__(self, unread: Unread) -> None:
@@ -483,9 +484,9 @@ class Reader:
         self.thread = Thread("session")
         """The conversation that is no subagent's."""
 
+    @abstractmethod
     def read(self, line: JsonObject, place: str) -> None:
         """Read a line."""
-        raise NotImplementedError
 
     def end(self) -> Iterable[Thread]:
         """Return the conversations, after the last line."""

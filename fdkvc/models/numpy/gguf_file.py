@@ -167,18 +167,10 @@ class GgufFile(StoredArrays):
     """Its metadata by key, arrays as lists."""
     tensors: Mapping[str, Tensor]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tensors)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.tensors
-
-    def __len__(self) -> int:
-        return len(self.tensors)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array."""
-        return self.tensors[name].shape
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each array."""
+        return {name: tensor.shape for name, tensor in self.tensors.items()}
 
     def read_blocks(self, name: str, rows: int) -> Iterator[Floats]:
         """Read an array, so many rows at once."""

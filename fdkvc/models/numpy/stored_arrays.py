@@ -25,9 +25,23 @@ class StoredArrays(Mapping[str, Floats]):
     a matrix can be written where it is used.
     """
 
+    @property
     @abstractmethod
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each array."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an array."""
+        return self.shapes[name]
 
     @abstractmethod
     def read_blocks(self, name: str, rows: int) -> Iterator[Floats]:
@@ -54,7 +68,8 @@ class FolderArrays(StoredArrays):
     """The arrays of a checked folder, whose files are *safetensors*."""
 
     def __init__(self, folder: Path) -> None:
-        self._places: dict[str, tuple[Path, str, tuple[int, ...], int]] = {}
+        self._places: dict[str, tuple[Path, str, int]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
         for path in weight_files(folder):
             with path.open("rb") as file:
                 size = int.from_bytes(file.read(8), "little")
@@ -69,24 +84,18 @@ class FolderArrays(StoredArrays):
                         + ", ".join(PRECISIONS)
                     )
                 start = 8 + size + array["data_offsets"][0]
-                self._places[name] = path, kind, tuple(array["shape"]), start
+                self._places[name] = path, kind, start
+                self._shapes[name] = tuple(array["shape"])
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of an array."""
-        return self._places[name][2]
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each array."""
+        return self._shapes
 
     def read_blocks(self, name: str, rows: int) -> Iterator[Floats]:
         """Read an array, so many rows at once."""
-        path, kind, shape, start = self._places[name]
+        path, kind, start = self._places[name]
+        shape = self.shape(name)
         width = math.prod(shape[1:])
         with path.open("rb") as file:
             file.seek(start)
