@@ -105,7 +105,7 @@ def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
 
 
 def changed_rows() -> pd.DataFrame:
-    """Return the share of next words that each policy changes on the first data, least first."""
+    """Return the share of next tokens that each policy changes on the first data, least first."""
     rows = judged_table().query("metric == 'same_best' and data == @FIRST and budget == @ENTRIES")
     changed = {"mean": 1 - rows["mean"], "ci_low": 1 - rows.ci_high, "ci_high": 1 - rows.ci_low}
     return rows.assign(**changed).sort_values("mean", kind="stable")

@@ -212,7 +212,7 @@ def _sinks() -> Chapter:
         "A head of a pretrained model that finds nothing to attend to puts its attention on the "
         "first tokens, whatever they say: they are attention sinks.",
         f"SmolLM2 read {dialogs} with room for {ENTRIES} tokens in each head. {losing.title} "
-        f"evicts the first tokens, and {lost} of its most likely next words are no longer those "
+        f"evicts the first tokens, and {lost} of its likeliest next tokens are no longer those "
         "with the full cache.",
         f"{healing.title} is {losing.title} that keeps the first "
         f"{healing.settings['sinks'].default}: {healed} change, for all else that it evicts.",

@@ -24,7 +24,7 @@ from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid, figures, pivot
 
 TITLE = "Values that SmolLM2 still gets right"
-CHANGED_TITLE = "Next words of SmolLM2 that change"
+CHANGED_TITLE = "Next tokens of SmolLM2 that change"
 COMPARISONS = "Questions asked before the run, and their answers"
 TITLES = {
     "kl": "KL from the full cache on all data and budgets, nats per token",
@@ -55,8 +55,8 @@ def judged_chart(theme: Theme) -> Spec:
 
 @cache
 def changed_chart(theme: Theme) -> Spec:
-    """Return the share of next words that each policy changes, with its interval."""
-    subtitle = f"% of its most likely next words; {FIRST}, {ENTRIES} tokens"
+    """Return the share of next tokens that each policy changes, with its interval."""
+    subtitle = f"% of its likeliest next tokens; {FIRST}, {ENTRIES} tokens"
     return _policies_chart(changed_rows(), CHANGED_TITLE, subtitle, theme)
 
 
