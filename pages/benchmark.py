@@ -8,5 +8,6 @@ with page(
     "Is the paper right? Every policy runs on the same dialogs, and each published figure and "
     "claim gets a verdict.",
     sections.link_fields,
+    adopt=sections.adopt_link,
 ) as shown:
     sections.show(shown.name, shown.beside_title)

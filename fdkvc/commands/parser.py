@@ -133,12 +133,10 @@ def build_parser() -> _Parser:
     benchmark.workers()
     benchmark.option("--out", "DIR", TABLES)
 
-    sweep = command("sweep", "sweep one or two hyperparameters of a policy")
+    sweep = command("sweep", "sweep a hyperparameter of a policy")
     sweep.option("--policy", "KEY", "policy to sweep", default="fd-kvc")
     sweep.option("--parameter", "NAME", "hyperparameter, such as gamma or w_c", required=True)
     sweep.several("--values", "X", SUGGESTED)
-    sweep.option("--second", "NAME", "second hyperparameter, in all combinations with the first")
-    sweep.several("--second-values", "X", SUGGESTED)
     sweep.workers()
     sweep.option("--out", "DIR", TABLES, required=True)
 

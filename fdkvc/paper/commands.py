@@ -6,6 +6,7 @@ workers first: they load while this process does.
 
 from argparse import Namespace
 
+from fdkvc.core.limits import MAX_RUN_NAMES
 from fdkvc.core.parameters import BUDGET, SEED, check_values
 from fdkvc.engine.metrics import metric_named
 from fdkvc.paper.benchmark import Benchmark, start_workers
@@ -35,22 +36,16 @@ def benchmark(options: Namespace) -> None:
 
 
 def sweep(options: Namespace) -> None:
-    """Sweep one or two hyperparameters of a policy, beside all other policies."""
+    """Sweep a hyperparameter of a policy."""
     from fdkvc.paper.results import SweepRun
 
     policy = read_policy(options.policy)
-    axis_options = [(options.parameter, options.values)]
-    if options.second is not None:
-        axis_options.append((options.second, options.second_values))
-    elif options.second_values is not None:
-        raise ValueError("--second-values needs --second: name the hyperparameter")
-    axes = []
-    for name, values in axis_options:
-        if values is None:
-            axes.append((name, suggested_values(policy.name, name)))
-        else:
-            axes.append((name, read_values(" ".join(values), policy.name, name, len(values))))
-    settings = settings_from(Sweep, options, policy=policy.name, axes=tuple(axes))
+    swept = (policy.name, options.parameter)
+    if options.values is None:
+        values = suggested_values(*swept)
+    else:
+        values = read_values(" ".join(options.values), *swept, MAX_RUN_NAMES)
+    settings = settings_from(Sweep, options, policy=policy.name, values=values)
     warn_no_effect([policy])
     with running(options.workers) as execution:
         run = SweepRun.measure(settings, **execution)

@@ -162,7 +162,7 @@ class StudyRun(BenchmarkRun):
 
 @dataclass(frozen=True, eq=False)
 class SweepRun(Run):
-    """A sweep of one or two hyperparameters."""
+    """A sweep of a hyperparameter."""
 
     kind = "sweep"
     settings_type = Sweep
@@ -193,7 +193,7 @@ class SweepRun(Run):
     @property
     def table(self) -> pd.DataFrame:
         """Every setting with its metrics, and published figures."""
-        return tables.sweep_table(self.results, *self.settings.parameters)
+        return tables.sweep_table(self.results, self.settings.parameter)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -203,7 +203,7 @@ class SweepRun(Run):
     def text(self) -> str:
         dialogs = count(self.settings.dialogs, "dialog")
         title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
-        return facts_text(title, facts(self.results, self.settings.parameters[0]), ["policy"])
+        return facts_text(title, facts(self.results, self.settings.parameter), ["policy"])
 
 
 def finished(results: Results) -> dict[str, int] | None:

@@ -1,15 +1,13 @@
-"""Sweeps: one or two hyperparameters of a policy over many values."""
+"""Sweeps: one hyperparameter of a policy over many values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
-from fdkvc.core.limits import MAX_RUN_NAMES
 from fdkvc.core.parameters import BUDGET, DIALOGS, SEED, check_most, read_number
 from fdkvc.engine.metrics import default_metrics
 from fdkvc.paper.benchmark import ADAPTATION, PAPERS_METRICS, Benchmark
@@ -30,8 +28,9 @@ class Sweep:
 
     policy: str = ABLATED_POLICY
     """A policy's name: its key, or a line such as ``blocks(h2o)``."""
-    axes: tuple[tuple[str, tuple[Number, ...]], ...] = (("gamma", published_sweep("gamma")),)
-    """One or two hyperparameters with their values."""
+    parameter: str = "gamma"
+    """The swept hyperparameter."""
+    values: tuple[Number, ...] = published_sweep("gamma")
     scenario: Scenario = option(  # noqa: RUF009, declares a field
         "scenario to run", default=SCENARIOS[ABLATED_SCENARIO]
     )
@@ -41,40 +40,21 @@ class Sweep:
     metrics: tuple[str, ...] = option(PAPERS_METRICS, default_factory=default_metrics)
 
     def __post_init__(self) -> None:
-        names = self.parameters
-        for name in names:
-            check_sweepable(self.policy, name)
-        if not 1 <= len(names) <= 2 or len(set(names)) < len(names):
-            raise ValueError(
-                f"the swept hyperparameters are {', '.join(names) or 'none'}, but must be one or "
-                "two different ones"
-            )
-        for name, values in self.axes:
-            if not values:
-                raise ValueError(f"{name} has no values to sweep")
+        check_sweepable(self.policy, self.parameter)
+        if not self.values:
+            raise ValueError(f"{self.parameter} has no values to sweep")
         if self.scenario.key == ADAPTATION:
             raise ValueError(
                 "the adaptation run has no late metrics to sweep: choose from "
                 f"{', '.join(BENCHMARK_SCENARIOS)}"
             )
-        settings = math.prod(len(set(values)) for _, values in self.axes)
-        check_most("the sweep has", settings, "settings", MAX_RUN_NAMES)
         _ = self.benchmark  # checks the values and all other settings
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """The swept hyperparameters."""
-        return tuple(name for name, _ in self.axes)
-
-    @property
     def variants(self) -> tuple[Policy, ...]:
-        """The policy with every combination of values."""
+        """The policy with each value."""
         base = read_policy(self.policy)
-        variants = []
-        for values in product(*(values for _, values in self.axes)):
-            settings = dict(zip(self.parameters, values, strict=True))
-            variants.append(base.variant(**settings))
-        return tuple(variants)
+        return tuple(base.variant(**{self.parameter: value}) for value in self.values)
 
     @property
     def benchmark(self) -> Benchmark:
@@ -138,8 +118,7 @@ def read_values(text: str, policy: str, parameter: str, max_values: int) -> tupl
         values.append(value)
     if not values:
         raise ValueError(f"{parameter} has no values to sweep: give some, such as 0.1 0.3")
-    if len(values) > max_values:
-        raise ValueError(f"{parameter} has {len(values)} values, but at most {max_values} run here")
+    check_most(f"{parameter} has", len(values), "values", max_values)
     for value in values:
         base.variant(**{parameter: value})
     return tuple(sorted(set(values)))

@@ -93,8 +93,8 @@ def as_values(settings: Any) -> Any:
     Examples
     --------
     >>> from fdkvc.paper.sweep import Sweep
-    >>> as_values(Sweep(axes=(("gamma", (0.8, 0.9)),)))["axes"]
-    [['gamma', [0.8, 0.9]]]
+    >>> as_values(Sweep(values=(0.8, 0.9)))["values"]
+    [0.8, 0.9]
     """
     if isinstance(settings, Policy):
         return as_record(settings)
@@ -195,6 +195,12 @@ def parse_run(
         raise ValueError(
             f"the file is a run of kind {name!r}, but must be one of {', '.join(kinds)}"
         )
+    match parameters.get("axes") if name == "sweep" else None:  # as earlier versions wrote it
+        case [[parameter, values]]:
+            del parameters["axes"]
+            parameters |= {"parameter": parameter, "values": values}
+        case [_, _]:
+            _refuse("parameters.axes", "a sweep of two hyperparameters at once is not repeated")
     # 2. The parameters: the fields of the settings, and what else the numbers depend on.
     settings_type, depends = kinds[name]
     needed_parameters = {key: value for key, value in parameters.items() if key in depends}

@@ -239,18 +239,12 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
     assert "none of the run's tables is beside" in capsys.readouterr().err
 
 
-def test_sweep_writes_one_or_two_hyperparameters(tmp_path: Path, capsys: CAPTURED) -> None:
+def test_sweep_writes_every_value(tmp_path: Path, capsys: CAPTURED) -> None:
     few = ("--dialogs", "2", "--out", tmp_path)
-    two = ("--second", "w_c", "--second-values", "0.2", "0.6", "--values", "0.8", "0.9")
-    assert run("sweep", "--parameter", "gamma", *two, *few) == 0
+    assert run("sweep", "--parameter", "gamma", "--values", "0.8", "0.9", *few) == 0
     table = pd.read_csv(tmp_path / "sweep.csv")
-    assert table.drop_duplicates("setting")[["gamma", "w_c"]].to_numpy().tolist() == [
-        [0.8, 0.2],
-        [0.8, 0.6],
-        [0.9, 0.2],
-        [0.9, 0.6],
-    ]
-    assert "fd-kvc gamma=0.8 w_c=0.6" in capsys.readouterr().out
+    assert table.drop_duplicates("setting").gamma.tolist() == [0.8, 0.9]
+    assert "fd-kvc gamma=0.8" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------------------- trace
@@ -301,7 +295,7 @@ LONG = {
     "{turns}": "A" * 300,
     "{long}": "x" * 256,
     "{longest}": "x" * 250,
-    "{many}": " ".join(str(percent / 100) for percent in range(1, 51)),
+    "{many}": " ".join(str(permille / 1000) for permille in range(1, 601)),
 }
 MISTAKES = {
     "benchmark --dialogs 0": f"dialogs is 0, {DIALOGS}",
@@ -309,9 +303,6 @@ MISTAKES = {
     "answers --baseline= --out {tmp}/out": (
         "baseline '' is not among the policies: choose from full, fifo, sink, h2o, fd-kvc, "
         "random, reread(fifo)"
-    ),
-    "sweep --parameter gamma --second-values 0.1 --out {tmp}/out": (
-        "--second-values needs --second: name"
     ),
     "benchmark --workers 0": f"workers is 0, {WORKERS}",
     "trace --policy {nested} --out {tmp}/out": "name has 8,803 characters, but at most 1,000",
@@ -367,8 +358,8 @@ MISTAKES = {
     "sweep --parameter gamma --scenario adaptation --out {tmp}/out": (
         "no late metrics to sweep: choose from shift"
     ),
-    "sweep --parameter gamma --values {many} --second w_c --second-values {many} --out {tmp}/out": (
-        f"2,500 settings, but at most {MAX_RUN_NAMES} are"
+    "sweep --parameter gamma --values {many} --out {tmp}/out": (
+        f"values, but at most {MAX_RUN_NAMES} are"
     ),
     "repeat {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",
     "dialogs --dialogs {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",

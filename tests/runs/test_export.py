@@ -381,7 +381,7 @@ def test_one_dialog_is_too_few_for_intervals_and_tests() -> None:
 
 
 def test_the_text_of_a_sweep() -> None:
-    sweep = Sweep(axes=(("w_c", (0.1, 0.2)),), dialogs=3)
+    sweep = Sweep(parameter="w_c", values=(0.1, 0.2), dialogs=3)
     text = SweepRun(sweep, run_benchmark(sweep.benchmark)).text
     assert text.startswith("Mixed 3-Topic, last turns of 3 dialogs, means")
     rows = text.split("\n")[-len(sweep.benchmark.policies) :]

@@ -68,7 +68,7 @@ def test_a_field_that_is_added_is_seen_everywhere() -> None:
         (
             "sweep --parameter gamma",
             Sweep(scenario=SCENARIOS["shift"], dialogs=3, metrics=("memory", "retention")),
-            {"axes": Sweep().axes},
+            {"values": Sweep().values},
         ),
         ("dialogs", Replay(POLICIES, (32, 40), ("attention_loss",)), {}),
         ("answers", Answers(POLICIES, (40,), decides="layer", every=3, write_calls=True), {}),

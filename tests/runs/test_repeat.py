@@ -204,8 +204,7 @@ def test_no_more_is_read_beside_run_json_than_the_run_wrote_or_a_few_times_as_mu
     "sweep",
     [
         Sweep(dialogs=2),
-        Sweep("h2o", (("window", (0.2, 0.5)),), SCENARIOS["shift"], 2, 3, 40, ("retention",)),
-        Sweep(axes=(("gamma", (0.8,)), ("w_c", (0.1, 0.5))), dialogs=2),
+        Sweep("h2o", "window", (0.2, 0.5), SCENARIOS["shift"], 2, 3, 40, ("retention",)),
     ],
 )
 def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
@@ -216,13 +215,23 @@ def test_a_sweep_is_read_again_and_gives_the_same_numbers(sweep: Sweep) -> None:
     assert {**again, "run.json": ""} == {**files, "run.json": ""}
 
 
+def test_a_sweep_of_an_earlier_version_is_read() -> None:
+    sweep = Sweep(values=(0.8, 0.9), dialogs=2)
+    run = json.loads(SweepRun(sweep, run_benchmark(sweep.benchmark)).files["run.json"])
+    parameters = run["parameters"]
+    parameters["axes"] = [[parameters.pop("parameter"), parameters.pop("values")]]
+    assert read_run(json.dumps(run)).settings == sweep
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"axes": [["gamma", 0.8]]}, r"axes\[0\]\[1\]: it is not a list"),
-        ({"axes": [["gamma"]]}, r"axes\[0\]: it has 1 parts, but must have 2"),
-        ({"axes": [["gamma", ["2"]]]}, r"axes\[0\]\[1\]\[0\]: it is not a number"),
-        ({"axes": [["gamma", [0.8] * 999]]}, "is given twice|settings, but at most"),
+        ({"values": 0.8}, r"values: it is not a list"),
+        ({"values": ["2"]}, r"values\[0\]: it is not a number"),
+        ({"values": [0.8] * 999}, "is given twice"),
+        ({"axes": [["gamma", 0.8]]}, r"values: it is not a list"),
+        ({"axes": [["gamma"]]}, r"axes: it is unknown"),
+        ({"axes": [["gamma", [0.8]], ["w_c", [0.5]]]}, "two hyperparameters at once is not"),
     ],
 )
 def test_a_sweep_that_is_not_right_gets_a_sentence(
@@ -316,7 +325,7 @@ SMALL = Benchmark(
     policies=(policy_named("fifo"), read_policy("sinks(fd-kvc, n=2)")),
     dialogs=2,
 )
-SWEEP = Sweep(axes=(("gamma", (0.8, 0.9)),), dialogs=2, metrics=("retention",))
+SWEEP = Sweep(values=(0.8, 0.9), dialogs=2, metrics=("retention",))
 
 
 def small_runs() -> dict[str, dict[str, str]]:

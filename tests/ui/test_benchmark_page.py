@@ -194,7 +194,7 @@ def test_a_link_says_all_that_was_chosen_and_what_is_wrong_with_it() -> None:
 
 
 def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
-    link = {"policy": "h2o", "first": "window", "values": "0 0.5", "second": "–"}
+    link = {"policy": "h2o", "first": "window", "values": "0 0.5"}
     link |= {"scenario": "return", "metrics": "retention"}
     link |= {"around": "", "dialogs": "7", "seed": "3", "budget": "40"}
     app = open_page("benchmark", **ABLATION, **link)
@@ -207,17 +207,17 @@ def test_a_link_to_a_sweep_says_all_that_was_chosen() -> None:
     assert {name: link_of(app)[name] for name in paged} == paged
     app = run_until(press(app, "Run"), f"{SHOWN}page size (b) of Blocks (H2O, size=8) on")
     assert len(app.get("vega_lite_chart")) == 3
-    two = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
-    two |= {"second": "w_c", "second_values": "0.2 0.4"}
-    app = open_page("benchmark", **ABLATION, **two)
-    assert {name: link_of(app)[name] for name in two} == two
-    assert "--second w_c --second-values 0.2 0.4" in app.code[0].value
-    app = open_page("benchmark", **ABLATION, **two, dialogs=2, metrics="retention")
-    run_until(press(app, "Run"), SHOWN)
-    (table,) = re.findall(r"<table>.*?</table>", html(app))
-    rows = re.findall(r"<tr>(.*?)</tr>", table)
-    assert [re.sub("<.*?>", " ", row).split()[0] for row in rows[1:]] == ["0.8", "0.9"]
-    assert re.findall(r"0\.\d", rows[0]) == ["0.2", "0.4"]
+
+
+def test_a_link_of_an_earlier_version_with_two_hyperparameters_opens_the_first() -> None:
+    link = {"policy": "fd-kvc", "first": "gamma", "values": "0.8 0.9"}
+    app = open_page("benchmark", **ABLATION, **link, second="–")
+    assert not app.error
+    app = open_page("benchmark", **ABLATION, **link, second="w_c", second_values="0.2 0.4")
+    (wrong,) = app.error
+    assert "two hyperparameters at once, which this version does not do" in wrong.value
+    assert {name: link_of(app)[name] for name in link} == link
+    assert "second" not in link_of(app)
 
 
 def listed(app: AppTest) -> list[str]:
@@ -411,10 +411,10 @@ def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
 def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
     for name in sweepable(key):
         value = getattr(POLICIES[key](), name)
-        sweep = Sweep(policy=key, axes=((name, (value,)),))
+        sweep = Sweep(policy=key, parameter=name, values=(value,))
         asked = build_parser().parse_args(shlex.split(sweep_command(sweep))[3:])
         assert (asked.parameter, asked.values) == (name, [f"{value:g}"])
-        again = settings_from(Sweep, asked, axes=sweep.axes)
+        again = settings_from(Sweep, asked, values=sweep.values)
         assert again == dataclasses.replace(sweep, dialogs=2000)
 
 
@@ -439,7 +439,7 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
         assert [scenario.key for scenario in benchmark.scenarios] == list(SCENARIOS)
     else:
         assert (asked.policy, asked.scenario) == ("fd-kvc", "mixed")
-        assert (asked.parameter, asked.second) == ("gamma", None)
+        assert asked.parameter == "gamma"
         assert [float(value) for value in asked.values] == [0.7, 0.75, 0.8, 0.85, 0.88, 0.92]
 
 

@@ -1,11 +1,9 @@
-"""A sweep: its controls, and its results: curves of one hyperparameter, or tables of two."""
+"""A sweep: its controls, and its results as curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -20,13 +18,12 @@ from fdkvc.paper.results import SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.policies import read_policy, synthetic_policies
-from fdkvc.runs.grid import figures, pivot
 from fdkvc.runs.options import options_of
 from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import held
-from fdkvc.ui.frame import page_theme, panel, show_grid, side_by_side
+from fdkvc.ui.frame import page_theme, panel, side_by_side
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import (
@@ -40,7 +37,6 @@ from fdkvc.ui.sidebar import (
     with_policy,
 )
 
-NONE = "–"
 CHUNK = 20
 """Dialogs of a chunk: they run under all settings before the progress is shown."""
 
@@ -69,7 +65,7 @@ SWEPT_METRICS = replace(MEASURED, owner="ablation")
 COUNTED = (SWEPT_METRICS, *NUMBERS, BUDGET)
 
 
-def first_of(policy: str) -> Field:
+def parameter_of(policy: str) -> Field:
     """Return the choice of a policy's hyperparameter."""
     settings = read_policy(policy).settings
     labels = {name: settings[name].title for name in sweepable(policy)}
@@ -77,55 +73,37 @@ def first_of(policy: str) -> Field:
     return Field("Hyperparameter", name="first", default=start, choices=labels, owner=policy)
 
 
-def second_of(policy: str, first_parameter: str) -> Field:
-    """Return the choice of a second hyperparameter."""
-    labels = first_of(policy).labels
-    choices = {
-        NONE: "none",
-        **{name: label for name, label in labels.items() if name != first_parameter},
-    }
-    label, help = "Second hyperparameter", "The results of two are tables."
-    return Field(
-        label,
-        help,
-        name="second",
-        default=NONE,
-        choices=choices,
-        owner=f"{policy}/{first_parameter}",
-    )
-
-
-def values_of(policy: str, name: str, field_name: str = "values") -> Field:
-    """Return the field of a hyperparameter's values; `which` is its name in a link."""
+def values_of(policy: str, name: str) -> Field:
+    """Return the field of a hyperparameter's values."""
     setting = read_policy(policy).settings[name]
     return Field(
         f"Values of {setting.title.lower()}",
         f"Each {setting.allowed(setting.kind)}.",
-        name=field_name,
-        default=" ".join(f"{value:g}" for value in suggested_values(policy, name)),
+        name="values",
+        default=" ".join(_words(suggested_values(policy, name))),
         owner=f"{policy}/{name}",
     )
 
 
 def link_fields(page: str, link: Mapping[str, str]) -> list[Field]:
     """Return the fields of the address, for a link or else the session's values."""
-
-    def requested(field: Field) -> Any:
-        value = link.get(field.name, field.default) if link else held(page, field)
-        return value if value in field.choices else field.default
-
     # A link or the session may hold a policy that cannot be swept, for which the default stands in.
     inside, outer_policy = held_policy(page, link)
     if not sweepable(inside.name):
         inside = outer_policy = read_policy(SWEPT_POLICY.default)
     policy = outer_policy.name
-    first = first_of(policy)
-    second = second_of(policy, requested(first))
-    values = values_of(policy, requested(first))
-    link_fields = [with_policy(SWEPT_POLICY, inside.name), around_of(inside), first, values, second]
-    if requested(second) != NONE:
-        link_fields.append(values_of(policy, requested(second), "second_values"))
-    return [*link_fields, SWEPT_SCENARIO, *COUNTED]
+    swept = parameter_of(policy)
+    parameter = link.get(swept.name, "") if link else held(page, swept)
+    if parameter not in swept.choices:
+        parameter = swept.default
+    return [
+        with_policy(SWEPT_POLICY, inside.name),
+        around_of(inside),
+        swept,
+        values_of(policy, parameter),
+        SWEPT_SCENARIO,
+        *COUNTED,
+    ]
 
 
 def choose_sweep(page: str) -> Sweep:
@@ -137,55 +115,45 @@ def choose_sweep(page: str) -> Sweep:
         inside = fields.choice(page, with_policy(SWEPT_POLICY, held(page, SWEPT_POLICY)))
         policy = choose_around(page, read_policy(inside)).name
     with swept:
-        first = fields.choice(page, first_of(policy))
-        axes = [(first, _values(page, policy, first))]
+        parameter = fields.choice(page, parameter_of(policy))
+        values = fields.text(
+            page,
+            values_of(policy, parameter),
+            lambda typed: read_values(typed, policy, parameter, MAX_SWEEP_VALUES),
+        )
     with options:
-        further = second_of(policy, first)
-        second = fields.choice(page, further, len(further.choices) > 1)
-        if second != NONE:
-            axes.append((second, _values(page, policy, second, "second_values")))
         numbers |= fields.numbers(page, [BUDGET])
         metrics = fields.several(page, SWEPT_METRICS)
-    return Sweep(policy=policy, axes=tuple(axes), scenario=scenario, **numbers, metrics=metrics)
-
-
-def _values(page: str, policy: str, name: str, field_name: str = "values") -> tuple[Number, ...]:
-    """Show the values of a hyperparameter; return the last valid ones."""
-    return fields.text(
-        page,
-        values_of(policy, name, field_name),
-        lambda typed: read_values(typed, policy, name, MAX_SWEEP_VALUES),
-    )
+    return Sweep(policy, parameter, values, scenario, **numbers, metrics=metrics)
 
 
 def sweep_command(sweep: Sweep) -> str:
     """Return the command that runs this sweep with 2,000 dialogs."""
-    options = {"policy": sweep.policy, **_axes(sweep, "parameter")}
+    options = {
+        "policy": sweep.policy,
+        "parameter": sweep.parameter,
+        "values": _words(sweep.values),
+    }
     return command_line("sweep", options | options_of(replace(sweep, dialogs=2000)))
 
 
-def _axes(sweep: Sweep, first_parameter: str) -> dict[str, Any]:
-    """Return the swept hyperparameters and their values by option; `first` names the first one."""
-    options: dict[str, Any] = {}
-    axes = zip((first_parameter, "second"), ("values", "second_values"), sweep.axes, strict=False)
-    for parameter, values, (name, tried) in axes:
-        options |= {parameter: name, values: [f"{value:g}" for value in tried]}
-    return options
+def _words(values: Sequence[Number]) -> list[str]:
+    return [f"{value:g}" for value in values]
 
 
 def _link(sweep: Sweep) -> Mapping[str, str]:
-    axes = {"second": NONE, **_axes(sweep, "first")}
     return {
         SWEPT_POLICY.name: sweep.policy,
+        "first": sweep.parameter,
+        "values": " ".join(_words(sweep.values)),
         SWEPT_SCENARIO.name: sweep.scenario.key,
-        **{name: text if isinstance(text, str) else " ".join(text) for name, text in axes.items()},
         **{field.name: field.written(getattr(sweep, field.name)) for field in COUNTED},
     }
 
 
 def _described(sweep: Sweep) -> str:
     return (
-        f"{' and '.join(_parameter_label(sweep, name).lower() for name in sweep.parameters)} of "
+        f"{_label(sweep).lower()} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget:,}"
     )
@@ -205,7 +173,7 @@ def kind() -> Kind:
         link_fields,
         _described,
         shipped=[
-            SweepRun(Sweep(axes=((parameter, published_sweep(parameter)),)), results)
+            SweepRun(Sweep(parameter=parameter, values=published_sweep(parameter)), results)
             for parameter, results in papers_run().study.sweeps.items()
         ],
     )
@@ -217,37 +185,30 @@ def kind() -> Kind:
 def show(page: str, run_view: Past, answer: DeltaGenerator) -> None:
     """Show a sweep; one of the paper's together with its other one."""
     run, shipped = run_view.result, kind().shipped
-    sweep = run.settings
-    papers = (
-        [run]
-        if run_view.job
-        else [run, *(paper_run for paper_run in shipped if paper_run is not run)]
-    )
-    answer.markdown(plain(effects_sentence(papers)))
-    content = "Lines and bands" if len(sweep.axes) == 1 else "Figures"
-    st.caption(plain(f"{content}: mean and 95 % interval over the dialogs."))
+    other_runs = []
+    if run_view.job is None:
+        other_runs = [paper_run for paper_run in shipped if paper_run is not run]
+    answer.markdown(plain(effects_sentence([run, *other_runs])))
+    st.caption("Lines and bands: mean and 95 % interval over the dialogs.")
     _panels(page, "sweep", run)
-    for paper_run in papers[1:]:
-        (name,) = paper_run.settings.parameters
-        label = _parameter_label(paper_run.settings, name)
-        st.header(plain(f"The paper's other sweep: {label}"), anchor=False)
-        _panels(page, f"other-{name}", paper_run)
-    show_glossary(sweep.metrics)
+    for paper_run in other_runs:
+        sweep = paper_run.settings
+        st.header(plain(f"The paper's other sweep: {_label(sweep)}"), anchor=False)
+        _panels(page, f"other-{sweep.parameter}", paper_run)
+    show_glossary(run.settings.metrics)
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:
     """Say which swept setting matters most, and how far each moves a metric."""
     effects = []
     for run in runs:
-        sweep, rows = run.settings, run.table
-        for name in sweep.parameters:
-            # The mean of each metric at each value, over the other hyperparameter if there is one.
-            means = rows.groupby(["metric", name])["mean"].mean().unstack(0)
-            moved = str((means.max() - means.min()).idxmax())
-            extremes, metric = (means[moved].min(), means[moved].max()), late_metric(moved)
-            range_words = " and ".join(map(metric.with_unit, extremes))
-            reach = f"moves {metric.title.lower()} between {range_words}"
-            effects.append((extremes[1] - extremes[0], _parameter_label(sweep, name), reach))
+        means = run.table.groupby("metric")["mean"]
+        lowest, highest = means.min(), means.max()
+        moved = str((highest - lowest).idxmax())
+        metric = late_metric(moved)
+        low, high = metric.with_unit(lowest[moved]), metric.with_unit(highest[moved])
+        reach = f"moves {metric.title.lower()} between {low} and {high}"
+        effects.append((highest[moved] - lowest[moved], _label(run.settings), reach))
     ranked = sorted(effects, reverse=True)  # by how far each moves a metric
     _, strongest, effect = ranked[0]
     head = f"{strongest} matters most: it" if len(ranked) > 1 else strongest
@@ -256,27 +217,14 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:
-    sweep, swept = run.settings, run.table
-    with side_by_side(kind) if len(sweep.axes) == 1 else st.container():
-        for metric, rows in swept.groupby("metric", sort=False):
+    swept = run.table
+    policy, parameter = read_policy(run.settings.policy), run.settings.parameter
+    with side_by_side(kind):
+        for metric in swept.metric.unique():
             with panel(f"{kind}-{metric}"):
-                if len(sweep.axes) == 1:
-                    (name,), policy = sweep.parameters, read_policy(sweep.policy)
-                    chart = sweep_chart(swept, policy, name, str(metric), page_theme())
-                    show_chart(page, f"{kind}/{metric}", chart)
-                else:
-                    _show_both(sweep, rows)
+                chart = sweep_chart(swept, policy, parameter, metric, page_theme())
+                show_chart(page, f"{kind}/{metric}", chart)
 
 
-def _show_both(sweep: Sweep, rows: pd.DataFrame) -> None:
-    """Show one metric over two hyperparameters as a table."""
-    first, second = (_parameter_label(sweep, name) for name in sweep.parameters)
-    named = rows.rename(columns=dict(zip(sweep.parameters, (first, second), strict=True)))
-    heading = late_metric(rows.metric.iloc[0]).heading()
-    title = f"{heading}: a row for each {first.lower()}, a column for each {second.lower()}"
-    st.markdown(plain(title))
-    show_grid(pivot(named, figures(rows), [first], second), title)
-
-
-def _parameter_label(sweep: Sweep, name: str) -> str:
-    return read_policy(sweep.policy).settings[name].title
+def _label(sweep: Sweep) -> str:
+    return read_policy(sweep.policy).settings[sweep.parameter].title

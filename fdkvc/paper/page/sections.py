@@ -17,6 +17,7 @@ from fdkvc.paper.page.runs import show_runs
 from fdkvc.paper.page.tables import show_tables
 from fdkvc.paper.study import Study
 from fdkvc.runs.export import stem_of
+from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of, show_files
 from fdkvc.ui.fields import held, hold
 from fdkvc.ui.frame import open_section_of
@@ -50,6 +51,20 @@ def link_fields(page: str, link: Mapping[str, str]) -> Sequence[Field]:
     """Return the fields of the address, for a link or else those of the open section."""
     section = link.get(SECTION.name) if link else held(page, SECTION)
     return [SECTION, *_kind_of(section).link_fields(page, link)]
+
+
+def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
+    """Apply a link to the page; return a sentence for each part that is wrong."""
+    current = dict(link)
+    second = current.pop("second", "–")  # links of earlier versions have it
+    current.pop("second_values", None)
+    wrong = fields.adopt_link(page, link_fields(page, current), current)
+    if second != "–":
+        wrong.append(
+            "This link has an error: it sweeps two hyperparameters at once, which this version "
+            f"does not do. Shown without {second}."
+        )
+    return wrong
 
 
 def _kind_of(section: str | None) -> Kind:

@@ -203,23 +203,18 @@ def cost_table(study: Study) -> pd.DataFrame:
     )
 
 
-def sweep_table(results: Results, *parameters: str) -> pd.DataFrame:
-    """Return the late metrics over a sweep of one or two hyperparameters.
+def sweep_table(results: Results, parameter: str) -> pd.DataFrame:
+    """Return the late metrics over a sweep of a hyperparameter.
 
-    Columns setting (the policy's name), one for each hyperparameter, `SWEPT`; rows in the order of
-    the policies, without those that lack one. Published figures appear where only the one
-    hyperparameter of FD-KVC differs from its default, on the paper's scenario.
+    Columns setting (the policy's name), the hyperparameter, `SWEPT`; rows in the order of the
+    policies. Published figures appear where only this hyperparameter of FD-KVC differs from its
+    default, on the paper's scenario.
     """
-    settings = {policy.name: policy.settings for policy in results.benchmark.policies}
-    swept = {name: row for name, row in settings.items() if {*parameters} <= row.keys()}
-    table = facts_table(results, parameters[0]).rename(columns={"policy": "setting"})
-    table = table[table.setting.isin(swept)]
-    for parameter in parameters:
-        values = {name: row[parameter].default for name, row in swept.items()}
-        table[parameter] = table.setting.map(values)
-    if len(parameters) > 1:  # the paper sweeps one at a time
-        table["published"] = math.nan
-    return _columns(table, ("setting", *parameters, *SWEPT))
+    policies = results.benchmark.policies
+    values = {policy.name: policy.settings[parameter].default for policy in policies}
+    table = facts_table(results, parameter).rename(columns={"policy": "setting"})
+    table[parameter] = table.setting.map(values)
+    return _columns(table, ("setting", parameter, *SWEPT))
 
 
 def _of(facts: pd.DataFrame, source: str) -> pd.DataFrame:
