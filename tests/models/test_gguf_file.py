@@ -167,7 +167,7 @@ BROKEN: dict[str, tuple[Callable[[Parts], bytes], str]] = {
     "an unknown type of numbers": (with_tensor("output.weight", 4, (2, 2), 99), "type 4, which"),
     "whole numbers": (
         with_tensor("output.weight", 26, (300, 24), 28_800),
-        "lm_head.weight has numbers of the type I32, which is not supported",
+        "it has numbers of the type I32, which is not supported",
     ),
     "no blocks": (with_tensor("output.weight", 8, (2, 30), 99), "no whole number of blocks"),
     "a tensor of nothing": (
@@ -328,7 +328,7 @@ def test_a_file_that_is_cut_off_after_its_header_gets_a_sentence(
     file = read_gguf(path)
     os.truncate(path, len(content) // 2)
     with pytest.raises(ValueError, match=r"made\.gguf is truncated"):
-        dict(file)
+        _ = [file[name] for name in file.arrays]
 
 
 def test_a_merge_that_looks_like_a_comment_is_a_merge(parts: Parts, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_model_over_the_machines_memory_is_refused_before_it_is_read(
     folder: Path, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_folder, "machine_memory", lambda: 20_000)
-    monkeypatch.setattr(GgufFile, "read_blocks", None)
+    monkeypatch.setattr(GgufFile, "blocks", None)
     monkeypatch.setattr(language_model, "FolderArrays", None)
     (tmp_path / "made.gguf").write_bytes(gguf_bytes(*parts))
     for path in (folder, tmp_path / "made.gguf"):

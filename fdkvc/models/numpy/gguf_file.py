@@ -128,13 +128,16 @@ class Tensor(NamedTuple):
         return math.prod(self.shape[:-1]) * self.row
 
     def converted(self, stored: NDArray[np.uint8]) -> Floats:
-        """Return the numbers of some rows (n, ·) in single precision, given their bytes."""
-        blocks = stored.reshape(-1, self.block[1])
+        """Return the numbers of some rows in single precision, given their bytes."""
         if self.type.name == _FIVE_BITS:
-            numbers = _five_bits(blocks)
-        else:
-            numbers = _package().quants.dequantize(blocks.reshape(1, -1), self.type)
-        return numbers.reshape(-1, self.shape[-1])
+            return _five_bits(stored.reshape(-1, self.block[1]))
+        try:
+            numbers: Floats = _package().quants.dequantize(stored[None], self.type)
+        except NotImplementedError:
+            raise ValueError(
+                f"it has numbers of the type {self.type.name}, which is not supported"
+            ) from None
+        return numbers
 
 
 def _five_bits(blocks: NDArray[np.uint8]) -> Floats:
@@ -165,30 +168,11 @@ class GgufFile(StoredArrays):
     """Where the file is."""
     fields: Mapping[str, Any]
     """Its metadata by key, arrays as lists."""
-    tensors: Mapping[str, Tensor]
+    arrays: Mapping[str, Tensor]
 
-    @cached_property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shape of each array."""
-        return {name: tensor.shape for name, tensor in self.tensors.items()}
-
-    def read_blocks(self, name: str, rows: int) -> Iterator[Floats]:
-        """Read an array, so many rows at once."""
-        tensor = self.tensors[name]
-        row_count = math.prod(tensor.shape[:-1])
-        with self.path.open("rb") as file:
-            file.seek(tensor.start)
-            for first in range(0, row_count, rows):
-                count = min(rows, row_count - first)
-                stored = np.fromfile(file, np.uint8, count * tensor.row)
-                if stored.size < count * tensor.row:
-                    raise ValueError(f"{self.path.name} is truncated")
-                try:
-                    yield tensor.converted(stored).reshape(-1, *tensor.shape[1:])
-                except NotImplementedError:
-                    raise ValueError(
-                        f"{name} has numbers of the type {tensor.type.name}, which is not supported"
-                    ) from None
+    def path_of(self, name: str) -> Path:
+        """Return the file that has an array."""
+        return self.path
 
     def __getitem__(self, name: str) -> Floats:
         array = super().__getitem__(name)
@@ -209,12 +193,12 @@ class GgufFile(StoredArrays):
     @property
     def numbers(self) -> int:
         """How many numbers all its arrays have."""
-        return sum(math.prod(tensor.shape) for tensor in self.tensors.values())
+        return sum(math.prod(tensor.shape) for tensor in self.arrays.values())
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of ``config.json``."""
-        embeddings = self.tensors.get("model.embed_tokens.weight")
+        embeddings = self.arrays.get("model.embed_tokens.weight")
         if embeddings is None:
             raise ValueError("it has no tensor token_embd.weight")
         kind = str(self.fields.get("general.architecture"))
@@ -236,7 +220,7 @@ class GgufFile(StoredArrays):
         identity = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
         for name, key in identity.items():
             config[name] = self.fields.get(f"tokenizer.ggml.{key}_token_id")
-        tied = "lm_head.weight" not in self.tensors
+        tied = "lm_head.weight" not in self.arrays
         return {**config, "vocab_size": embeddings.shape[0], "tie_word_embeddings": tied}
 
     def _rope_scaling(self, kind: str, config: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -245,7 +229,7 @@ class GgufFile(StoredArrays):
         if scaling == "linear":
             factor = self.fields.get(f"{kind}.rope.scaling.factor")
             return {"rope_type": "linear", "factor": factor}
-        stretch = self["rope_freqs.weight"] if "rope_freqs.weight" in self else np.ones(1)
+        stretch = self["rope_freqs.weight"] if "rope_freqs.weight" in self.arrays else np.ones(1)
         settings = {
             "rope_type": "llama3",
             "factor": float(stretch.max()),
@@ -275,7 +259,7 @@ class GgufFile(StoredArrays):
     @cached_property
     def tokenizer(self) -> dict[str, Any]:
         """The content of ``tokenizer.json``."""
-        vocabulary = self.config["vocab_size"] if self.tensors else MAX_GGUF_VALUES
+        vocabulary = self.config["vocab_size"] if self.arrays else MAX_GGUF_VALUES
         return tokenizer_content(self.fields, vocabulary)
 
 
@@ -477,7 +461,7 @@ def as_folder(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / path.stem
         folder.mkdir()
-        names = [name for name in file if name != "rope_freqs.weight"]
+        names = [name for name in file.arrays if name != "rope_freqs.weight"]
         save_file({name: np.ascontiguousarray(file[name]) for name in names}, folder / WEIGHTS)
         tokenizer_settings = {
             "chat_template": file.fields.get("tokenizer.chat_template"),

@@ -105,12 +105,15 @@ def load_language_model(
     with loading(f"the model {str(name)!r} cannot be loaded"):
         path = find_model(str(name))
         stored = read_gguf(path) if is_gguf(path) else path
-        with ThreadPoolExecutor(1) as threads:
-            decoder = load_decoder(stored, on_progress)
+        arrays = checked_arrays(stored)
+        vocabulary = read_shape(arrays.config).vocabulary
+        # Beside the decoder: a chat template is rendered in a process of its own.
+        with ThreadPoolExecutor(2) as threads:
+            tokens = threads.submit(load_tokens, stored, vocabulary)
             digest = threads.submit(model_digest, path)
-            tokens = load_tokens(stored, decoder.shape.vocabulary)
-        decoder = replace(decoder, features=tokens.features)
-        return LanguageModel(model_name(str(name)), decoder, tokens, digest.result())
+            decoder = load_decoder(arrays, on_progress)
+        decoder = replace(decoder, features=tokens.result().features)
+        return LanguageModel(model_name(str(name)), decoder, tokens.result(), digest.result())
 
 
 _LOCKS: dict[str, Lock] = {}
@@ -207,19 +210,20 @@ def model_digest(path: Path) -> str:
     return joined.hexdigest()
 
 
-def load_decoder(
-    stored: Path | GgufFile, on_progress: Callable[[float], object] = lambda share: None
-) -> Decoder:
-    """Read a decoder from a folder or file; errors name the file and the problem."""
-    arrays: StoredArrays
-    if isinstance(stored, Path):
-        check_memory(4 * check_model_folder(stored))
-        config = read_json(stored / "config.json")
-        arrays = FolderArrays(stored)
-    else:
+def checked_arrays(stored: Path | GgufFile) -> StoredArrays:
+    """Return the arrays of a folder or file, if memory can hold them and the folder is right."""
+    if isinstance(stored, GgufFile):
         check_memory(4 * stored.numbers)
-        config = stored.config
-        arrays = stored
+        return stored
+    check_memory(4 * check_model_folder(stored))
+    return FolderArrays(stored)
+
+
+def load_decoder(
+    arrays: StoredArrays, on_progress: Callable[[float], object] = lambda share: None
+) -> Decoder:
+    """Read a decoder; errors name the problem."""
+    config = arrays.config
     shape = read_shape(config)
     scales = read_multipliers(config)
     weights = _Weights(arrays, shape, family_of(config), scales)
@@ -266,9 +270,10 @@ class _Weights:
         return self.arrays.blocks(name)
 
     def _check(self, name: str, size: tuple[int, ...]) -> None:
-        if name not in self.arrays:
+        array = self.arrays.arrays.get(name)
+        if array is None:
             raise ValueError(f"its weights lack {name}")
-        shape = self.arrays.shape(name)
+        shape = array.shape
         if shape != size:
             raise ValueError(f"{name} has shape {shape}, but the model's sizes say {size}")
 

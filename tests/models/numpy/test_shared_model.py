@@ -86,6 +86,6 @@ def test_a_model_that_is_gone_and_one_beyond_the_memory_are_named_in_a_sentence(
     def too_large(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(loading, "load_decoder", too_large)
+    monkeypatch.setattr(loading, "checked_arrays", too_large)
     with pytest.raises(ValueError, match="it needs more memory than is available"):
         shared_language_model(tmp_path)
