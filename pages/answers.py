@@ -26,7 +26,8 @@ with page(
         scene.show_input(PAGE, conversation, missing)
     else:
         model = load_model(name, lambda: show_instead(PAGE, name))
-        shape, note = model.decoder.shape, model.tokens.note
+        shape = model.decoder.shape
+        note = model.tokens.note
         sections.show_model_note(name, model.name, shape.parameters, note)
         if conversation is not None:
             choices.warn_of(conversation.policies, model)

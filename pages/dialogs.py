@@ -23,7 +23,8 @@ with page(
 ) as shown:
     with shown.beside_title:
         choices.offer_own_file(PAGE)
-    card, place = st.container(), st.empty()
+    card = st.container()
+    place = st.empty()
     controls = place.container(horizontal=True, vertical_alignment="bottom", key="transcript-row")
     with st.sidebar:
         chosen = choices.choose_dialog(shown, controls)
@@ -43,7 +44,8 @@ with page(
     with controls:
         view = choices.choose_view(PAGE)
         lane = choices.choose_look(PAGE, lanes)
-    recording, which = chosen.head.recording, choices.which_dialog(PAGE)
+    recording = chosen.head.recording
+    which = choices.which_dialog(PAGE)
     open_on(shown, recording.dialogs, lambda: transcript.first_failure(recording, lane), which)
 
     with st.container(key="headline"):

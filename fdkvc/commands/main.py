@@ -31,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, it stays open as long as the process
     if sys.stdout is None:
         return _fail("the output cannot be written: standard output is closed")
-    code, options = 0, None
+    code = 0
+    options = None
     try:
         with writing():  # newer versions of argparse ignore errors when they print the help
             options = build_parser().parse_args(arguments)

@@ -65,7 +65,8 @@ class _Boundary:
     def __init__(self, model: LanguageModel, result: Forgot) -> None:
         session = result.session
         compaction = result.compaction
-        self.model, self.result = model, result
+        self.model = model
+        self.result = result
         context_size = model.decoder.shape.positions
         long = "the text before has {:,} tokens, and its context " + f"{context_size:,}"
         if result.before > context_size:
@@ -117,7 +118,8 @@ class _Boundary:
         progress = 0
         prefix = self.model.tokens.first
         for passage in self.before:
-            ids, prefix = (*prefix, *passage.ids), ()  # before the first passage only
+            ids = (*prefix, *passage.ids)  # before the first passage only
+            prefix = ()
             for cache in caches.values():
                 cache.turn_kind = passage.passage.kind
             for first in range(0, len(ids), AT_ONCE):

@@ -355,7 +355,9 @@ class AnswerReader:
         transcript: Transcript,
         caches: Mapping[tuple[str, int], ModelCache],
     ) -> None:
-        self.settings, self.model, self.caches = settings, model, [*caches.values()]
+        self.settings = settings
+        self.model = model
+        self.caches = [*caches.values()]
         self.transcript = transcript
         # 1. By token of the dialog, in parts as they are read.
         self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)

@@ -19,7 +19,8 @@ from fdkvc.core.words import count, error_reason
 from fdkvc.engine.metrics import late_metric
 from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.models.answers import Answers, is_large, run_answers
-from fdkvc.models.results import readable_dialogs, small_model
+from fdkvc.models.loaded import NamedModel
+from fdkvc.models.results import readable_dialogs
 from fdkvc.policies import WRAPPERS, Policy, policy_named, read_policy, register, wrapped
 from fdkvc.runs.console import print_results, running, warn_each
 from fdkvc.runs.grid import Grid, figures
@@ -52,7 +53,7 @@ def claim(options: Namespace) -> None:
     settings = Answers(
         (*claimed_ways, *map(read_policy, LEADING)), (options.budget,), decides=options.decides
     )
-    model = small_model(options.model)
+    model = NamedModel(options.model).answering_model
     warn_each([model.tokens.note])
     dialogs, _ = readable_dialogs(model, settings_from(Sources, options))
     read = drawn(dialogs, options.count)

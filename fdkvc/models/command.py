@@ -8,9 +8,10 @@ from fdkvc.core.attention import SPEAKERS
 from fdkvc.engine.sinks import sinks_notes
 from fdkvc.explain.notes import kinds_in, pinned_notes
 from fdkvc.models.answers import FULL, Answers
+from fdkvc.models.loaded import NamedModel
 from fdkvc.models.numpy.head_eviction import deciding
 from fdkvc.models.numpy.language_model import AnyModel
-from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs, small_model
+from fdkvc.models.results import AnswersRun, answers_key, readable_dialogs
 from fdkvc.policies import baseline_of, policy_named, read_policy
 from fdkvc.runs.console import (
     finish,
@@ -30,7 +31,7 @@ NO_TRANSFORMERS = "install requirements-capture.txt, or the extra transformers"
 def answers(options: Namespace) -> None:
     """Measure the answers of a small language model."""
     settings, baseline = _settings(options)
-    model = small_model(options.model)
+    model = NamedModel(options.model).answering_model
     with running(options.workers) as execution:
         run = _measured(options, settings, baseline, model, execution)
     if options.model is not None:  # the bundled one has no sinks

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 
@@ -26,6 +27,11 @@ class NamedModel:
         model = load_language_model(self.name)
         Encoding.of_loaded(self.name, model.tokens)  # then `encoding` need not load them again
         return model
+
+    @cached_property
+    def answering_model(self) -> LanguageModel:
+        """The model that answers: without a name, the bundled one."""
+        return self.model or load_language_model(BUNDLED)
 
     @cached_property
     def encoding(self) -> Encoding:

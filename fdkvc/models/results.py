@@ -18,8 +18,8 @@ from fdkvc.engine.metrics import METRICS, metrics_of
 from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.explain.notes import unread_kinds
 from fdkvc.models.answers import FULL, TOKENS_REREAD, Answers, readable, run_answers
-from fdkvc.models.numpy import BUNDLED
-from fdkvc.models.numpy.language_model import AnyModel, load_language_model
+from fdkvc.models.loaded import NamedModel
+from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.runs.base import Run
 from fdkvc.runs.console import warn_each
 from fdkvc.runs.grid import marked, marks_sentence, pivot
@@ -77,7 +77,7 @@ class AnswersRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **execution: Unpack[Execution]) -> Run:
-        model = small_model(sources.model)
+        model = NamedModel(sources.model).answering_model
         if model.digest != record.dependencies["model"].get("digest"):
             raise ValueError("the run used another model: name its folder with --model")
         dialogs, digest = readable_dialogs(model, sources)
@@ -156,11 +156,6 @@ def answers_key(
     }
     names = [transcript.name for transcript in transcripts]
     return digest(run_json(AnswersRun.kind, settings, (), dialogs=names, **subject))
-
-
-def small_model(folder: str | None) -> AnyModel:
-    """Return a small language model, by default the bundled one."""
-    return load_language_model(BUNDLED if folder is None else folder)
 
 
 def readable_dialogs(model: AnyModel, sources: Sources) -> tuple[list[Transcript], str]:

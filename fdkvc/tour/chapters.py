@@ -148,7 +148,10 @@ def _returns() -> Chapter:
 
 def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     """Return a call whose argument is evicted, and the same call with that argument protected."""
-    demand, run, token, spoken = failure.demand, failure.run, failure.token, failure.run.dialog
+    demand = failure.demand
+    run = failure.run
+    token = failure.token
+    spoken = failure.run.dialog
     policy = run.policy
     assert isinstance(spoken, Spoken)
     needs = [need for need, _ in spoken.recording.evidence]

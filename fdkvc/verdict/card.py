@@ -281,12 +281,15 @@ def find_card(
     clearing of results removes. With `own_tokens`, they are those of the model of this shape.
     """
     table, arguments = tables
-    recalls, tokens = call_recalls(table), float(np.mean(lengths))
+    recalls = call_recalls(table)
+    tokens = float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
-    candidates, worded = list[Way](), list[Way]()
+    candidates = list[Way]()
+    worded = list[Way]()
     for name, rows in recalls.groupby("policy", sort=False):
-        policy, means = by_name[str(name)], mean_recalls(rows)
+        policy = by_name[str(name)]
+        means = mean_recalls(rows)
         reading = None if read is None else read.scores.get(policy.name)
         candidate = _sized_way(policy, means, smallest_size(rows, target), tokens)
         candidate = _with_costs(candidate, table, arguments, least_lengths)
@@ -339,7 +342,8 @@ def _with_costs(
     candidate: Way, table: pd.DataFrame, arguments: pd.DataFrame, least_lengths: Sequence[int]
 ) -> Way:
     """Return a way with what it loses, reads again and leaves to others at its size."""
-    name, size = candidate.policy, candidate.tried
+    name = candidate.policy
+    size = candidate.tried
     needs = arguments[(arguments.policy == name) & (arguments.budget == size)]
     rows = table[(table.policy == name) & (table.budget == size)]
     reread, refused = (rows[rows.metric == metric].value.mean() for metric in (REREAD, REFUSED))
@@ -358,8 +362,10 @@ def ways_without_calls(
     policies: Sequence[Policy], tokens: float, read: ModelRead | None
 ) -> list[Way]:
     """Return the ways at one share of the text, for a model to compare; best first if it did."""
-    size, scores = max(1, round(WITHOUT_CALLS * tokens)), {} if read is None else read.scores
-    slots, candidates = float(min(size, tokens)), list[Way]()
+    size = max(1, round(WITHOUT_CALLS * tokens))
+    scores = {} if read is None else read.scores
+    slots = float(min(size, tokens))
+    candidates = list[Way]()
     for policy in policies:
         candidate = Way(policy.name, size, math.nan, slots, size, guessed=sees_vectors(policy))
         candidate = replace(candidate, reading=scores.get(policy.name))
@@ -482,11 +488,14 @@ def promised(
     """
     halves = halves_of(recalls)
     half = recalls.dialog.map(halves)
-    values, services, calls = list[float](), list[str](), 0
+    values = list[float]()
+    services = list[str]()
+    calls = 0
     for half_number in (0, 1):
         chosen = list[Way]()
         for candidate in chosen_ways:
-            name, refused = candidate.policy, candidate.refused
+            name = candidate.policy
+            refused = candidate.refused
             rows = recalls[(recalls.policy == name) & (half != half_number)]
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
@@ -509,5 +518,6 @@ def promised(
     low, high = share_interval(round(mean * calls), calls)
     interval = cluster_mean(values, services).interval
     if not math.isnan(interval[0]):
-        low, high = min(low, max(interval[0], 0.0)), max(high, min(interval[1], 1.0))
+        low = min(low, max(interval[0], 0.0))
+        high = max(high, min(interval[1], 1.0))
     return Promise(mean, low, high)

@@ -112,7 +112,8 @@ def sample_of(
     They are drawn evenly over all lengths, of different clusters first, and only those with calls
     if any has some. Of one that is longer than what is left, it has the first turns.
     """
-    sample, room = list[Transcript](), limit
+    sample = list[Transcript]()
+    room = limit
     for dialog in drawn_over_lengths(transcripts, sizes):
         part = evicted_part(dialog, sizes[dialog.name], evicting, room)
         if part is not None:
@@ -138,7 +139,8 @@ def evicted_part(
     None if nothing is needed after the turn in which more than `evicting` tokens are held.
     """
     turn_ends = [*accumulate(turn_sizes)]
-    turns, full_turn = bisect_right(turn_ends, limit), bisect_right(turn_ends, evicting)
+    turns = bisect_right(turn_ends, limit)
+    full_turn = bisect_right(turn_ends, evicting)
     demands = tuple(demand for demand in dialog.demands if demand.turn < turns)
     calls = [demand.turn for demand in dialog.demands if demand.kind == "call"]
     needing_turns = calls or range(len(turn_ends))
@@ -185,7 +187,8 @@ def read_card(
     by_words = {way.policy: way.size or 0 for way in candidates}
     run = _sized(by_words, ratio)
     limit = round(MINUTE_TOKENS * minutes)
-    evicting, work = run.sizes[0], _work_of_dialogs(run, model)
+    evicting = run.sizes[0]
+    work = _work_of_dialogs(run, model)
     sample = _affordable(work, transcripts, sizes, evicting, limit)
     if not sample:
         raise ValueError(_why_unread(work, transcripts, sizes, evicting, limit))
@@ -238,7 +241,8 @@ class Sizing:
 
         Once it is cancelled, a round after the first that was under way is left out.
         """
-        began, report = perf_counter(), execution.pop("on_progress", None)
+        began = perf_counter()
+        report = execution.pop("on_progress", None)
         if report is not None:
             execution["on_progress"] = partial(self._report, report, began)
         self.sizes = tuple(sorted({*self.sizes, *sizes_by_words.values()}))
@@ -266,7 +270,8 @@ class Sizing:
 
         Raises a ValueError if none was read, or if the language is strange to the model.
         """
-        run, cancelled = _sized(sizes_by_words, self.ratio), execution.get("cancelled")
+        run = _sized(sizes_by_words, self.ratio)
+        cancelled = execution.get("cancelled")
         at_once = worker_count(execution) * (1 if is_large(self.model) else CHUNK)
         tables = list[pd.DataFrame]()
         for start in range(0, len(self.sample), at_once):
@@ -314,7 +319,8 @@ class Sizing:
 
         Without those whose size is not known yet, or from which nothing is evicted.
         """
-        sizes, target = dict[str, int | None](), self.card.target
+        sizes = dict[str, int | None]()
+        target = self.card.target
         if self.rounds < 2:
             return sizes
         for policy, shares in self.shares.items():
@@ -397,7 +403,8 @@ def _affordable(
 
     It has fewer where ways read much again.
     """
-    allowed, room = MINUTE_WORK * limit / MINUTE_TOKENS, limit
+    allowed = MINUTE_WORK * limit / MINUTE_TOKENS
+    room = limit
     while sample := sample_of(transcripts, sizes, evicting, room):
         works = [*map(work, sample)]
         # One dialog takes one core; several share two.

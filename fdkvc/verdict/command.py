@@ -26,7 +26,8 @@ from fdkvc.verdict.today import Today
 def dialogs(options: Namespace) -> None:
     """Replay dialogs, and measure what the cache still holds."""
     # 1. What is wrong with the options, or with a model's files, is said before dialogs are read.
-    sources, settings = settings_from(Sources, options), _settings(options)
+    sources = settings_from(Sources, options)
+    settings = _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
     today = None if shape is None else Today.read(options.today)
     model = NamedModel(options.model).model
@@ -104,7 +105,8 @@ def _read(run: ReplayRun, model: AnyModel, options: Namespace) -> ReplayRun:
     """Return a run with what a model reads for its card; warn if there is nothing to read."""
     assert run.card is not None
     warn_each([model.tokens.note])
-    texts, minutes = transcripts_of(run.recordings), options.minutes or MINUTES.default
+    texts = transcripts_of(run.recordings)
+    minutes = options.minutes or MINUTES.default
     with running(options.workers) as execution:
         try:
             read = read_card(run.card, model, texts, minutes, **execution)

@@ -129,11 +129,13 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
     if all_layers is None:
         raise ValueError(_unknown("layers"))
     layers = _full_layers(fields, all_layers)
-    latent, rotated = _number(fields, "kv_lora_rank"), _number(fields, "qk_rope_head_dim")
+    latent = _number(fields, "kv_lora_rank")
+    rotated = _number(fields, "qk_rope_head_dim")
     if latent and rotated:
         numbers = latent + rotated
     else:
-        heads, hidden = _number(fields, *_HEADS), _number(fields, *_HIDDEN)
+        heads = _number(fields, *_HEADS)
+        hidden = _number(fields, *_HIDDEN)
         width = _number(fields, "head_dim") or (hidden // heads if hidden and heads else None)
         if not heads or not width:
             raise ValueError(_unknown("heads and head width"))

@@ -151,7 +151,8 @@ class ReplayRun(Run):
 
     @classmethod
     def again(cls, record: Record, sources: Sources, **how: Unpack[Execution]) -> Run:
-        run_fields, name = record.dependencies, record.dependencies.get("name")
+        run_fields = record.dependencies
+        name = record.dependencies.get("name")
         encoding = run_fields.get("encoding")
         if encoding == TOKENIZER:
             raise ValueError(
@@ -338,12 +339,14 @@ def replay_grid(
     rows = replayed if not metric else replayed[replayed.metric == metric]
     competing = usable(map(read_policy, rows.policy.unique()))
     places = first_places(rows[rows.policy.isin([policy.name for policy in competing])])
-    table, paired = mean_table(rows), paired_differences(rows, baseline)
+    table = mean_table(rows)
+    paired = paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
     headings = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
     names = ["policy"] if metric else ["metric", "policy"]
-    labelled, label = table.assign(metric=headings), "budget {}".format
+    labelled = table.assign(metric=headings)
+    label = "budget {}".format
     grid = pivot(labelled, marked(table, paired, places), names, label=label)
     if width is None or grid.within(width) is grid:
         return grid
@@ -387,9 +390,11 @@ def forgotten_text(run: ReplayRun) -> str:
     Of the card's way; by default, of the last policy at the middle budget.
     """
     budgets = sorted(run.settings.budgets)
-    budget, policy = budgets[len(budgets) // 2], run.settings.policies[-1].name
+    budget = budgets[len(budgets) // 2]
+    policy = run.settings.policies[-1].name
     if run.card is not None and run.card.best is not None and run.card.best.size is not None:
-        budget, policy = run.card.best.size, run.card.best.policy
+        budget = run.card.best.size
+        policy = run.card.best.policy
     parts = [
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
         sources_grid(run.sources, run.settings, budget).text(grouped=True),

@@ -115,7 +115,8 @@ def halves_of(table: pd.DataFrame) -> dict[str, int]:
     """
     dialogs = table[["dialog", "services"]].drop_duplicates("dialog")
     unit = dialogs.services if dialogs.services.nunique() >= MIN_CLUSTERS else dialogs.dialog
-    counts, halves = [0, 0], dict[str, int]()
+    counts = [0, 0]
+    halves = dict[str, int]()
     for _, rows in dialogs.groupby(unit, sort=False):
         half = int(counts[1] < counts[0])
         halves |= dict.fromkeys(rows.dialog, half)
@@ -202,12 +203,15 @@ def search(
 
     Tables are as `replay_arguments` returns them, in the order of policies and sizes.
     """
-    began, total = perf_counter(), sum(map(len, jobs))
+    began = perf_counter()
+    total = sum(map(len, jobs))
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
     chunks: list[Chunk | None] = []
     halves: list[list[str]] = []
-    report, cancelled, rounds = execution.pop("on_progress", None), execution.get("cancelled"), 0
+    report = execution.pop("on_progress", None)
+    cancelled = execution.get("cancelled")
+    rounds = 0
 
     def progress(step: Progress) -> None:
         if report is not None:
@@ -268,7 +272,8 @@ def next_sizes(
 def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progress:
     """Return the progress of a search in which so many rounds of the `expected` are done."""
     total = max(expected, rounds + 1) * step.total
-    work_done, title = rounds * step.total + step.finished_jobs, f"size {rounds + 1}, {step.title}"
+    work_done = rounds * step.total + step.finished_jobs
+    title = f"size {rounds + 1}, {step.title}"
     return Progress(work_done, total, title, perf_counter() - began)
 
 
@@ -294,7 +299,8 @@ def mean_recalls(rows: pd.DataFrame) -> dict[int, float]:
 
 def with_calls(texts: Sequence[Transcript]) -> list[int]:
     """Return the places of dialogs with calls: one of each cluster, then a second, and so on."""
-    cluster_counts, ranked = Counter[str](), list[tuple[int, int]]()
+    cluster_counts = Counter[str]()
+    ranked = list[tuple[int, int]]()
     for place, text in enumerate(texts):
         if any(demand.kind == "call" for demand in text.demands):
             ranked.append((cluster_counts[text.services], place))

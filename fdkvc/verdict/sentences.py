@@ -102,7 +102,8 @@ def setting_sentence(card: Card) -> str:
 
 def others_sentence(card: Card) -> str:
     """Return what the setting leaves to do, what is as good and what needs less; "" if nothing."""
-    best, parts = card.best, list[str]()
+    best = card.best
+    parts = list[str]()
     if best is None or not card.pays:
         return ""
     if best.uncleared:
@@ -114,7 +115,8 @@ def others_sentence(card: Card) -> str:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
         parts.append(f"As good here: {ties}; this one is the simplest")
     if (smaller := card.smaller) is not None:
-        size, share = smaller.size or 0, percent((smaller.size or 0) / card.tokens)
+        size = smaller.size or 0
+        share = percent((smaller.size or 0) / card.tokens)
         words = f"“{way_words(smaller.policy)}”, in this project's cache for transformers,"
         parts.append(f"{words} needs only {size:,} ({share})")
     return f"{'. '.join(parts)}." if parts else ""
@@ -122,7 +124,8 @@ def others_sentence(card: Card) -> str:
 
 def _no_setting(card: Card) -> str:
     """Return why it does not pay to evict."""
-    best, limit = card.best, percent(1 - PAYS)
+    best = card.best
+    limit = percent(1 - PAYS)
     why = f"no way tried keeps {percent(card.target)} of what calls need in less than {limit}"
     if not card.clusters:
         why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
@@ -175,7 +178,9 @@ def way_certainty(candidate: Way | None) -> str:
 
 def certainty_sentence(card: Card) -> str:
     """Return how sure the card is, and why."""
-    best, read, parts = card.best, card.read, list[str]()
+    best = card.best
+    read = card.read
+    parts = list[str]()
     word = certainty(card)
     if not card.clusters and read is None:
         return ""
@@ -210,7 +215,8 @@ def _why_small(card: Card) -> list[str]:
     best = card.best
     if best is None or best.size is None or best.size > SMALL * card.tokens or not best.values:
         return []
-    values, lost = best.values.values, best.values.lost
+    values = best.values.values
+    lost = best.values.lost
     place = f"in the last {best.size:,} tokens" if best.policy in NEWEST else "in what it keeps"
     return [
         f"so small a size is enough because {values - lost:,} of {count(values, 'value')} that "
@@ -220,7 +226,8 @@ def _why_small(card: Card) -> list[str]:
 
 def _beside_words(card: Card) -> list[str]:
     """Return whether words or the model gave the size, and what words gave."""
-    best, words = card.best, card.by_words
+    best = card.best
+    words = card.by_words
     sized = best is not None and best.sized_by_model
     parts = ["its size is by words, and longer reading may find another"]
     if best is not None and best.guessed:
@@ -293,7 +300,8 @@ def short_grid(card: Card) -> Grid:
         rows.insert(len(leading), _today_row(card, card.today))
     heads = ["way", "tokens", "read again", "values kept", "how sure", "drawback"]
     if not any(row[-1] for row in rows):
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
+        heads = heads[:-1]
+        rows = [row[:-1] for row in rows]
     return Grid(heads, rows)
 
 
@@ -331,7 +339,8 @@ def _values_cell(counted: ValueCount) -> str:
 def _how_sure(candidate: Way) -> str:
     """Return the cell that says how sure a way's size is."""
     if candidate.reading is not None and candidate.reading.values:
-        right, values = candidate.reading.right, candidate.reading.values
+        right = candidate.reading.right
+        values = candidate.reading.values
         return f"{way_certainty(candidate)}: {right} of {values} the same"
     return f"{GUESS}: no model" if candidate.guessed else way_certainty(candidate)
 

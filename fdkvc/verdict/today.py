@@ -139,7 +139,8 @@ def lose_today(
     """Replay today's way at its limit over all conversations."""
     turn_ends = [[*accumulate(sizes)] for sizes in turn_tokens(recordings)]
     longest = max(ends[-1] for ends in turn_ends)
-    name, size = today.policy, min(today.tokens, longest)
+    name = today.policy
+    size = min(today.tokens, longest)
     if today.preset.window:
         name = f"{name[:-1]}:trigger={size})"
         size = min(max(size, today.preset.window), longest)
@@ -166,5 +167,6 @@ def stopped_arguments(
     """Return what calls need, where a conversation stops before the turn that exceeds a limit."""
     rows = zip(arguments.dialog, arguments.turn, strict=True)
     stopped = np.array([turn_ends[dialog][turn] > limit for dialog, turn in rows], bool)
-    held, lost = np.where(stopped, 0.0, arguments.held), arguments.lost
+    held = np.where(stopped, 0.0, arguments.held)
+    lost = arguments.lost
     return arguments.assign(held=held, lost=np.where(stopped, arguments.turn, lost))

@@ -140,8 +140,11 @@ class LlamaText:
             raise ValueError("the positions of this model cannot be shifted: keep them")
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
-        self.llama, self.policy, self.budget = llama, policy, budget
-        self.positions, self.surprisal = positions, surprisal
+        self.llama = llama
+        self.policy = policy
+        self.budget = budget
+        self.positions = positions
+        self.surprisal = surprisal
         self.tokens = llama_tokens(llama)
         speakers = SPEAKERS if self._tells_kinds else self.tokens.speakers
         kinds = KINDS if self._tells_kinds else self.tokens.kinds
@@ -267,8 +270,10 @@ class LlamaText:
             if not llama_cpp.llama_memory_seq_rm(self._memory, 0, low, high):
                 raise ValueError("llama.cpp could not remove tokens from its context")
         places: list[int] = self.held[evicted].tolist()
-        self.held, self._context_positions = self.held[~evicted], self._context_positions[~evicted]
-        self._cache, self._nats = cache, []
+        self.held = self.held[~evicted]
+        self._context_positions = self._context_positions[~evicted]
+        self._cache = cache
+        self._nats = []
         self.ends.append(end)
         return places
 
@@ -318,11 +323,9 @@ class LlamaText:
         """Return an independent copy, as of now or of `count` tokens, in this turn."""
         self._bring()
         copied_text = copy.copy(self)
-        copied_text.ids, copied_text.ends, copied_text._nats = (
-            [*self.ids],
-            [*self.ends],
-            [*self._nats],
-        )
+        copied_text.ids = [*self.ids]
+        copied_text.ends = [*self.ends]
+        copied_text._nats = [*self._nats]
         copied_text._state = state_of(self.llama)
         copied_text.go_back(len(self.ids) if count is None else count)
         return copied_text
@@ -333,9 +336,11 @@ class LlamaText:
         Nothing is copied until this text reads or evicts, so the other must read nothing before
         that, unless this one then follows again.
         """
-        self.ids, self.held = [*leader.ids], leader.held
+        self.ids = [*leader.ids]
+        self.held = leader.held
         self._context_positions = leader._context_positions
-        self._state, self._followed = None, leader
+        self._state = None
+        self._followed = leader
 
     def go_back(self, count: int) -> None:
         """Forget the tokens of this turn from a place on, as if they had not been read."""
@@ -346,14 +351,17 @@ class LlamaText:
         kept_turns = self.held < count
         positions = self._context_positions
         llama_cpp.llama_memory_seq_rm(self._memory, 0, int(positions[~kept_turns][0]), -1)
-        self.held, self._context_positions = self.held[kept_turns], positions[kept_turns]
+        self.held = self.held[kept_turns]
+        self._context_positions = positions[kept_turns]
         self.ids = self.ids[:count]
-        self._nats, self._logits = self._nats[: count - self._turn_start], None
+        self._nats = self._nats[: count - self._turn_start]
+        self._logits = None
 
     def _bring(self) -> None:
         """Put this text into the context, and store the one that is there."""
         if self._followed is not None:  # copy what the followed text has read
-            self._state, self._followed = self._followed.fork()._state, None
+            self._state = self._followed.fork()._state
+            self._followed = None
         reference = _IN_CONTEXT.get(self.llama)
         current = reference() if reference else None
         if current is self:
@@ -390,7 +398,8 @@ class PolicyChat(LlamaText):
         """
         self.add(text, writer)
         self.turn_kind = None
-        begin, roles = len(self.ids), self._roles  # of the answer's mark, and before it
+        begin = len(self.ids)  # of the answer's mark, and before it
+        roles = self._roles
         logits = self.read(self.tokens.marks["system"])[-1]
         first = len(self.ids)
         spoken_text = ""
@@ -419,7 +428,8 @@ class PolicyChat(LlamaText):
     def add(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
         """Read a message without an answer to it, such as a system prompt, and end the turn."""
         start = () if self.ids else self.tokens.first
-        self.turn_kind, passage = kind, Passage(writer, text, 0, kind=kind)
+        self.turn_kind = kind
+        passage = Passage(writer, text, 0, kind=kind)
         self.read([*start, *self.tokens.encode_passage(passage, earlier_roles=self._roles).ids])
         self._roles += (role_of(passage),)
         self.end_turn()

@@ -77,8 +77,10 @@ def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floa
     try:
         batch.n_tokens = len(ids)
         for index, token in enumerate(ids):
-            batch.token[index], batch.pos[index] = token, int(start) + index
-            batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0  # in one sequence, number 0
+            batch.token[index] = token
+            batch.pos[index] = int(start) + index
+            batch.n_seq_id[index] = 1  # in one sequence, number 0
+            batch.seq_id[index][0] = 0
             batch.logits[index] = index >= skipped
         code = llama_cpp.llama_decode(llama.ctx, batch)
         if code:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
@@ -44,8 +43,9 @@ def generate(
         chosen = dict(zip(unfinished, logits[unfinished].argmax(axis=-1).tolist(), strict=True))
         unfinished = [index for index, token in chosen.items() if token != tokens.end]
         if unfinished:
-            ids = [[chosen[index]] for index in unfinished]
-            logits[unfinished] = read([caches[index] for index in unfinished], ids, last=1)[:, 0]
+            ids = np.array([chosen[index] for index in unfinished])[:, None]
+            writing_caches = [caches[index] for index in unfinished]
+            logits[unfinished] = read(writing_caches, ids, last=1)[:, 0]
         if every is not None and count % every == 0:
             for index in unfinished:
                 caches[index].end_turn()
@@ -134,7 +134,9 @@ class Chat:
     """
 
     def __init__(self, model: LanguageModel, caches: Mapping[str, TextCache]) -> None:
-        self.model, self.caches, self.steps = model, dict(caches), 0
+        self.model = model
+        self.caches = dict(caches)
+        self.steps = 0
         self.passages: dict[str, list[tuple[Writer, int, int]]] = {name: [] for name in caches}
         if model.tokens.first:
             read([*self.caches.values()], model.tokens.first, last=0)
@@ -191,7 +193,8 @@ class Chat:
                 if not text.steps:  # a message, and no answer
                     cache.forget_queries()
                 yield sum(cache.count for cache in self.caches.values())
-        self.steps, self.roles = text.steps, text.roles
+        self.steps = text.steps
+        self.roles = text.roles
 
     def answer(self, most: int = MAX_WRITTEN_TOKENS) -> Generator[dict[str, int]]:
         """Let the model answer under every cache, or go on with its answers: calls, then words.
@@ -211,33 +214,35 @@ class Chat:
 
     def unfinished(self) -> list[str]:
         """Return the caches whose answer was cut off, so that the model can go on with it."""
-        end = self.model.tokens.end
-
-        # Neither the model nor a loop ended it.
-        return [
-            name
-            for name in self._open
-            if self._logits[name].argmax() != end and not is_looping(self.caches[name].ids)
-        ]
+        unfinished = list[str]()
+        for name in self._open:
+            ended_by_model = self._logits[name].argmax() == self.model.tokens.end
+            if not ended_by_model and not is_looping(self.caches[name].ids):
+                unfinished.append(name)
+        return unfinished
 
     def _calls(self, name: str) -> int:
         """Return the number of calls at the end of a text."""
-        passages = reversed(self.passages[name])
-        return len([*takewhile(lambda passage: passage[0] == "call", passages)])
+        calls = 0
+        for writer, _, _ in self.passages[name]:
+            calls = calls + 1 if writer == "call" else 0
+        return calls
 
     def _begin_answers(self, names: Sequence[str]) -> None:
         """Read the mark with which the model begins its next passage under each cache."""
         tokens = self.model.tokens
-        allowed = [name for name in names if self._calls(name) < MAX_CALLS]
-        calls = [name for name in allowed if first_writer(tokens, self._logits[name]) == "call"]
-        self._begin(calls, "call", tokens.marks["call"])
-        words = [name for name in names if name not in calls]
-        self._begin(words, "system", tokens.marks["system"])
+        by_writer: dict[Writer, list[str]] = {"call": [], "system": []}
+        for name in names:
+            may_call = self._calls(name) < MAX_CALLS
+            writer = first_writer(tokens, self._logits[name]) if may_call else "system"
+            by_writer[writer].append(name)
+        for writer, beginning in by_writer.items():
+            self._begin(beginning, writer, tokens.marks[writer])
 
     def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, int]]:
         tokens = self.model.tokens
-        caches = [self.caches[name] for name in names]
-        logits = np.stack([self._logits[name] for name in names])
+        caches = [*map(self.caches.__getitem__, names)]
+        logits = np.stack([*map(self._logits.__getitem__, names)])
         self._logits |= zip(names, logits, strict=True)
         call = tokens.marks["call"]
         for step in generate(tokens, caches, logits, most=most, stop_loops=True):
@@ -259,13 +264,15 @@ class Chat:
             self.caches[name].turn_kind = kind
             count = self.caches[name].count
             self.passages[name].append((writer, count - len(ids), count))
-        self._open = tuple(name for name in self.caches if name in {*self._open, *names})
+        opened = {*self._open, *names}
+        self._open = tuple(filter(opened.__contains__, self.caches))
 
     def _close_answers(self) -> None:
         """Read the end of open answers, which are no longer the last message."""
         tokens = self.model.tokens
         for name in self._open:
-            cache, (writer, first, _) = self.caches[name], self.passages[name][-1]
+            cache = self.caches[name]
+            (writer, first, _) = self.passages[name][-1]
             ids = tokens.in_history(cache.ids[first:], self.roles[:-1])
             if ids:  # the template writes an earlier answer differently: read that instead
                 self.caches[name] = cache.fork(first)  # the turn began there
@@ -286,7 +293,8 @@ class Chat:
     def _read(self, names: Sequence[str], ids: Sequence[int]) -> None:
         """Read tokens under some caches, and store the logits after the last."""
         if names and ids:
-            logits = read([self.caches[name] for name in names], ids, last=1)[:, 0]
+            caches = [*map(self.caches.__getitem__, names)]
+            logits = read(caches, ids, last=1)[:, 0]
             self._logits |= zip(names, logits, strict=True)
 
     def text(self, name: str, passage: int = -1) -> str:

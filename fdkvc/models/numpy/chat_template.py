@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain, pairwise, product, starmap
+from itertools import product, starmap
 from pathlib import Path
 from threading import Lock, Timer
 from typing import Any, NamedTuple
@@ -55,6 +55,7 @@ THINKING = "<think>", "</think>"
 JOIN = "\n\n"
 """Written between the texts of two passages that are given as one message."""
 
+NO_MARGINS = "", ""
 MARGINS = "\n\n\n\t\nÄb<", '>"Äb\n\t \n\n\n'
 """Text around each mark: a template may strip spaces, or escape "Ä" and "<", but no template writes
 such spaces itself."""
@@ -139,13 +140,12 @@ class ReadPassage(NamedTuple):
         edge = Edge(escaped=self.start.escaped or self.end.escaped)
         if not (edge.escaped or thought or self.separator):
             return text[words.start : words.stop], words
-        parts = [(text[place], place) for place in thought]
-        parts += [(character, words.start) for character in self.separator or ""]
-        parts += [(edge.written_text(text[place]), place) for place in words]
-        places: list[int] = []
-        for part, place in parts:
-            places += [place] * len(part)
-        return "".join(part for part, _ in parts), places
+        separator = self.separator or ""
+        written_words = [edge.written_text(text[place]) for place in words]
+        places = [*thought, *[words.start] * len(separator)]
+        for place, written_word in zip(words, written_words, strict=True):
+            places += [place] * len(written_word)
+        return text[thought.start : thought.stop] + separator + "".join(written_words), places
 
 
 def _stripped(text: str, places: range, start: str | None, end: str | None) -> range:
@@ -273,9 +273,9 @@ LONG = "uatttattutaatautuatuuaaauauuutt", "uauattuautatauttuaaAuutAttaAAuAaaAtaA
 def _probes() -> Iterator[tuple[str, str]]:
     """Yield short conversations: their roles, and what ends them."""
     for count, end in product((1, 2, 3), (END, BEGUN)):
-        for letters in map("".join, product(LETTERS, repeat=count)):
-            if "u" in letters:  # templates may refuse a conversation without a user
-                yield letters, end
+        for roles in product(LETTERS, repeat=count):
+            if "u" in roles:  # templates may refuse a conversation without a user
+                yield "".join(roles), end
     for letters, prompt in product((*LONG, LONG[0].replace("a", "A")), ("", "s")):
         yield prompt + letters, END
 
@@ -311,9 +311,10 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
         return f"its chat template cannot be rendered: {rendered.reason or 'it writes nothing'}"
     # 2. Probes with thinking (A) matter only if the template treats thinking differently.
     thinks = any(map(_thinks, PROBES, rendered.texts))
-    renderings = dict(zip(PROBES, rendered.renderings, strict=True))
-    if not thinks:
-        renderings = {probe: row for probe, row in renderings.items() if "A" not in probe[0]}
+    renderings = dict[tuple[str, str], Rendering | None]()
+    for probe, rendering in zip(PROBES, rendered.renderings, strict=True):
+        if thinks or "A" not in probe[0]:
+            renderings[probe] = rendering
     # 3. Which roles it knows, and what it writes between them.
     first_prompt = _given_role(program, "system", "su", "sua") or "user"
     later_prompt = _given_role(program, first_prompt, "uausu")
@@ -333,8 +334,12 @@ def _messages(letters: str) -> list[Message]:
 
 def _thinks(probe: tuple[str, str], text: str | None) -> bool:
     """Whether thinking of this conversation is missing from a text, or differs."""
-    thoughts = [number for number, letter in enumerate(probe[0]) if letter == "A"]
-    return text is not None and not all(_words("thinking", n, ("", "")) in text for n in thoughts)
+    if text is None:
+        return False
+    for number, letter in enumerate(probe[0]):
+        if letter == "A" and _words("thinking", number, NO_MARGINS) not in text:
+            return True
+    return False
 
 
 def _given_role(program: Template, role: str, *conversations: str) -> str:
@@ -356,12 +361,17 @@ def _gaps(
     gaps = set[tuple[str, str, str]]()
     for (letters, end), rendering in renderings.items():
         names = [LETTERS[letter] for letter in letters]
-        own_roles = [roles.role(names, number) for number in range(len(names))]
-        roles_known = all(role in ("", name) for role, name in zip(own_roles, names, strict=True))
-        read = [number for number, role in enumerate(own_roles) if role]
-        if roles_known and rendering and [passage.number for passage in rendering.passages] == read:
-            pairs = pairwise([START, *filter(None, own_roles), end])
-            gaps |= {(*pair, text) for pair, text in zip(pairs, rendering.texts, strict=True)}
+        read = dict[int, str]()
+        for number, name in enumerate(names):
+            role = roles.role(names, number)
+            if role == name:
+                read[number] = role
+            elif role:  # read as something else
+                break
+        else:
+            if rendering and [passage.number for passage in rendering.passages] == [*read]:
+                sequence = [START, *read.values(), end]
+                gaps.update(zip(sequence, sequence[1:], rendering.texts, strict=False))
     return frozenset(gaps)
 
 
@@ -376,8 +386,12 @@ def _notes(
         yield f"later system prompts are {changes[roles.later_prompt]}"
     if roles.tool in changes:
         yield f"results of tools are {changes[roles.tool]}"
-    passages = chain.from_iterable(row.passages for row in renderings if row)
-    if any(row.role == "thinking" and row.separator is None for row in passages):
+    thinking = set[str | None]()
+    for rendering in filter(None, renderings):
+        for passage in rendering.passages:
+            if passage.role == "thinking":
+                thinking.add(passage.separator)
+    if None in thinking:
         yield "thinking in earlier answers is left out"
     if date_read:
         yield f"the date of today is written ({date.today()})"
@@ -397,8 +411,8 @@ def tool_prompts(chat: ChatTexts, lists: Sequence[ToolList]) -> list[str | None]
     prompt = {"role": "system", "content": ""}
     conversations = []
     for tools, prompted in lists:
-        written_messages = [prompt, *messages] if prompted else messages
-        conversations.append((written_messages, _listed(tools), False))
+        leading = [prompt] if prompted else []
+        conversations.append(([*leading, *messages], _listed(tools), False))
     # The tools are what is between the start and the end of a system prompt that is read before
     # the same messages. All other gaps must be as without tools, and each tool must be named.
     start, end, *gaps = chat.render([LETTERS[letter] for letter in "suau"]).texts
@@ -450,7 +464,7 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
     """Cut a rendered text at its marks; None if there is none, or the order is another."""
     roles = {passage: role for role, passages in messages for passage in passages}
     gap, *parts = _MARK.split(text or "")
-    passages = list[ReadPassage]()
+    passages = dict[int, ReadPassage]()
     texts = list[str]()
     thought: tuple[int, str] | None = None  # whose thinking was read, and what was before it
     for mark, next_gap in zip(parts[::2], parts[1::2], strict=True):
@@ -465,20 +479,19 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
             return None
         # Words after thinking begin with two newlines.
         lead = "\n\n" * (roles[number] == "thinking") + MARGINS[0]
-        starts = [edge for edge in EDGES if gap.endswith(edge.start(lead))]
-        ends = [edge for edge in EDGES if next_gap.startswith(edge.end(MARGINS[1]))]
-        if not starts or not ends:
+        start = next((edge for edge in EDGES if gap.endswith(edge.start(lead))), None)
+        end = next((edge for edge in EDGES if next_gap.startswith(edge.end(MARGINS[1]))), None)
+        if start is None or end is None:
             return None
-        start = starts[0]
-        end = ends[0]
         gap = gap.removesuffix(start.start(lead))
         separator = gap if thought else None
-        passages.append(ReadPassage(number, roles[number], start, end, separator))
+        if number <= max(passages, default=-1):
+            return None
+        passages[number] = ReadPassage(number, roles[number], start, end, separator)
         texts.append(thought[1] if thought else gap)
         thought = None
         gap = next_gap.removeprefix(end.end(MARGINS[1]))
-    numbers = [passage.number for passage in passages]
-    return None if thought or numbers != sorted({*numbers}) else Rendering(passages, [*texts, gap])
+    return None if thought else Rendering([*passages.values()], [*texts, gap])
 
 
 class Rendered(NamedTuple):
@@ -501,14 +514,15 @@ class Template:
     """
 
     def __init__(self, program: str, special: SpecialTokens) -> None:
-        self.program, self._special = program, dict(special)
+        self.program = program
+        self._special = dict(special)
         self._lock = Lock()  # sessions of the app share a model
         self._process: subprocess.Popen[str] | None = None
 
     def render(self, conversations: Sequence[tuple[list[Message], bool]]) -> Rendered | None:
         """Render conversations, each with whether an answer is begun; None beyond `LIMITS`."""
         requests = []
-        for margins, (messages, begun) in product((MARGINS, ("", "")), conversations):
+        for margins, (messages, begun) in product((MARGINS, NO_MARGINS), conversations):
             conversation = _conversation(messages, margins)
             requests.append((conversation, None, begun))
         answer = self.texts(requests)
@@ -521,8 +535,8 @@ class Template:
             rendering = _cut(text, messages)
             words = dict[int, str]()
             for role, passages in messages:
-                marks = [_words(role, passage, ("", "")) for passage in passages]
-                words |= dict(zip(passages, marks, strict=True))
+                for passage in passages:
+                    words[passage] = _words(role, passage, NO_MARGINS)
             agrees = rendering and rendering.whole_text(words) == plain_text
             renderings.append(rendering if agrees else None)
         return Rendered(renderings, plain_texts, reason, date_read)

@@ -328,7 +328,8 @@ class _Header:
     """Reads values from the start of a file; a `struct.error` if it lacks them."""
 
     def __init__(self, content: bytes) -> None:
-        self.content, self.place = content, 0
+        self.content = content
+        self.place = 0
         self.values = 0  # in arrays so far, to bound them
 
     def read_fields(self) -> tuple[dict[str, Any], int]:
@@ -346,9 +347,9 @@ class _Header:
         alignment = metadata.get("general.alignment", 32)
         check_count("general.alignment", alignment, high=2**16)
         start = -(-self.place // alignment) * alignment  # rounded up
-        return metadata, {
-            name: tensor._replace(start=start + tensor.start) for name, tensor in arrays.items()
-        }
+        for name, tensor in arrays.items():
+            arrays[name] = tensor._replace(start=start + tensor.start)
+        return metadata, arrays
 
     def _named(self, count: int, read: Callable[[], Any]) -> dict[str, Any]:
         """Read `count` values, each after its name; no name may occur twice."""

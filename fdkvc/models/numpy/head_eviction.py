@@ -108,7 +108,9 @@ class HeadEviction:
         tokens: type[HeadTokens] = HeadTokens,
     ) -> None:
         check_eviction(policy, budget, decides)
-        self.policy, self.budget, self.heads = policy, budget, heads
+        self.policy = policy
+        self.budget = budget
+        self.heads = heads
         # 1. Who decides. A policy that looks only at text, with the same budget in all heads,
         #    decides alike everywhere: one row is simulated, and stands for all heads.
         alike = equal_budgets(policy, budget) and BY_TEXT.issuperset(policy.looks_at)
@@ -118,7 +120,8 @@ class HeadEviction:
         self._together = Together(policy, together)
         # Layers share a budget only where each decides by itself.
         self._layers = 1 if alike or decides == "model" else layers or heads.layers
-        self._first_layer, self._tokens = first_layer, tokens
+        self._first_layer = first_layer
+        self._tokens = tokens
         # 2. What changes from turn to turn.
         self._state = initial_state(
             self._together,
@@ -200,7 +203,8 @@ class HeadEviction:
         #    observation of this turn is not kept: the next one comes from the model.
         token = np.where(cache.token >= 0, np.cumsum(used_slots) - 1, EMPTY)
         after = copy.copy(self)
-        after._born, after._turns = born, self._turns + 1
+        after._born = born
+        after._turns = self._turns + 1
         after.slots = self._for_all_heads(slots)
         renamed = dataclasses.replace(cache, token=token)
         after._state = dataclasses.replace(self._state, cache=renamed)

@@ -15,19 +15,21 @@ def losses(logits: Floats, targets: Ints) -> tuple[Floats, Floats, Ints]:
     # 1. Logits relative to the largest, so that no power overflows, and the sum of powers. In
     #    place, as a copy would double the memory. The full cache comes last, so that its powers
     #    remain.
-    relative = logits
+    best: Ints = logits.argmax(axis=-1)
     total = np.empty_like(logits[..., 0])
-    best: Ints = np.empty(total.shape, np.intp)
-    for row in range(len(logits) - 1, -1, -1):
-        logits[row].argmax(axis=-1, out=best[row])
-        relative[row] -= np.take_along_axis(logits[row], best[row, :, None], axis=-1)
-        powers = np.exp(relative[row])
+    for row in reversed(range(len(logits))):
+        relative = logits[row]
+        relative -= relative.max(axis=-1, keepdims=True)
+        powers = np.exp(relative)
         total[row] = powers.sum(axis=-1)
     # 2. −log p of the true token: log p = relative − log total.
     log_total = np.log(total)
-    of_targets = relative[:, np.arange(len(targets)), targets]
+    places = np.arange(len(targets))
+    of_targets = logits[:, places, targets]
     # 3. KL(full ‖ cache) = E[log p_full] − E[log p_cache], both expected under the full cache;
     #    rounding may bring it below 0.
     powers /= total[0, :, None]
-    expected = np.einsum("nv,cnv->cn", powers, relative) - log_total
-    return log_total - of_targets, np.maximum(expected[0] - expected, 0), best
+    expected = np.einsum("nv,cnv->cn", powers, logits) - log_total
+    nats = log_total - of_targets
+    kl = np.maximum(expected[0] - expected, 0)
+    return nats, kl, best

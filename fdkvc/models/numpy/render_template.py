@@ -96,7 +96,8 @@ def render_all(
         except Exception as error:  # a template is a program, and may raise anything
             reason = reason_of(error)
         else:
-            texts[number], size = text, size - len(text)  # the limit is for all together
+            texts[number] = text  # the limit is for all together
+            size = size - len(text)
     return texts, reason
 
 
@@ -106,7 +107,8 @@ def main() -> None:
     limit(seconds, memory)
     program, names = json.loads(sys.stdin.readline())
     dates: list[str] = []
-    template, reason = None, ""
+    template = None
+    reason = ""
     try:
         template = environment(dates).from_string(program)
     except Exception as error:  # any content may be given as a template

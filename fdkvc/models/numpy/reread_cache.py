@@ -28,8 +28,10 @@ class RereadCache(ModelCache):
     whole = True
 
     def __init__(self, model: AnyModel, policy: Policy, budget: int) -> None:
-        self.policy, self.tokens_reread = policy, 0
-        self._model, self._engine = model, model.full()
+        self.policy = policy
+        self.tokens_reread = 0
+        self._model = model
+        self._engine = model.full()
         self._eviction = HeadEviction(policy, budget, Heads(1, 1, 1, 1), "model")
         self._placeholder: tuple[int, ...] = ()
         if policy.clears_results:
@@ -79,7 +81,8 @@ class RereadCache(ModelCache):
         features = self._model.tokens.features(new_ids, self.policy.looks_at, self.turn_kind)
         self._features = with_new(self._features, features)
         self._born = np.append(self._born, np.full(len(new_ids), self._born.max(initial=-1) + 1))
-        first, self._text = len(self._text), (*self._text, *new_ids)
+        first = len(self._text)
+        self._text = (*self._text, *new_ids)
         self._eviction, _ = self._eviction.after(len(new_ids), [_no_vectors], self._features)
         # 1. What was there, and what stays.
         previous_places = [*self._places, *range(first, len(self._text))]

@@ -256,7 +256,8 @@ class TextCache(ModelCache):
 
     def _set_attended(self, attended: Ints | None) -> None:
         """Set the tokens of earlier turns that are attended to."""
-        self.attended, self._gathered = attended, {}
+        self.attended = attended
+        self._gathered = {}
         # Fewer slots than tokens, or an empty slot: some head lacks a token.
         if attended is not None and (attended.shape[2] < self.count or (attended < 0).any()):
             self.whole = False
@@ -380,8 +381,10 @@ class EvictingCache(TextCache):
         evicted_in = self.evicted_in
         evicted_by = self.evicted_by
         evicted, rule = step.find_evicted()
-        evicted_in[evicted], evicted_by[evicted] = len(self.ends), rule
-        self._evicted_in, self._evicted_by = evicted_in, evicted_by
+        evicted_in[evicted] = len(self.ends)
+        evicted_by[evicted] = rule
+        self._evicted_in = evicted_in
+        self._evicted_by = evicted_by
         # 4. Attend to what is held; vectors of evicted tokens stay in memory.
         self._set_attended(slot_vectors)
 

@@ -133,7 +133,8 @@ class TokenVectors:
             rooms["queries"] = self._query_room
         copied = {name: self._copy(name, count, room) for name, room in rooms.items()}
         with _CLAIMING:
-            self._arrays, self._taken = copied, [count]
+            self._arrays = copied
+            self._taken = [count]
 
     def _copy(self, name: str, count: int, room: int) -> Floats:
         """Return a copy of its first tokens' vectors, with room for the tokens before `room`."""

@@ -157,15 +157,15 @@ class Tokens:
 
     def _encoded(self, written: WrittenPassage) -> EncodedPassage:
         """Return a passage in tokens, from what is written."""
-        (ids, spans), mark, close = self.encode(written.text), written.mark, written.close
+        ids, spans = self.encode(written.text)
         if written.places is not None:
             spans = tuple(starmap(written.own_characters, spans))
+        start = len(written.mark)
+        stop = start + len(ids)
+        ids = (*written.mark, *ids, *written.close)
         empty_span = ((0, 0),)
-        spans = empty_span * len(mark) + spans + empty_span * len(close)
-        start = len(mark)
-        return EncodedPassage(
-            written.passage, (*mark, *ids, *close), spans, start, start + len(ids)
-        )
+        spans = empty_span * start + spans + empty_span * (len(ids) - stop)
+        return EncodedPassage(written.passage, ids, spans, start, stop)
 
     def in_history(self, ids: Sequence[int], earlier_roles: Sequence[str]) -> tuple[int, ...]:
         """Return the tokens of an answer once another message follows; () if they are the same.
@@ -177,9 +177,11 @@ class Tokens:
 
     def prompt_size(self, transcript: Transcript) -> int:
         """Return the number of tokens of a dialog's system prompt, or else of the model's own."""
-        passages = self.encode_dialog(transcript)
-        sizes = (len(part.ids) for part in passages if part.passage.kind == "system")
-        return sum(sizes) or len(self.prompt)
+        size = 0
+        for encoded in self.encode_dialog(transcript):
+            if encoded.passage.kind == "system":
+                size += len(encoded.ids)
+        return size or len(self.prompt)
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without marks."""
@@ -220,14 +222,13 @@ class Tokens:
         # a space at its start, or be a part of a character. That is quadratic in the tokens, so a
         # long text is decoded in blocks, each after the token before it.
         token_ends: list[int] = []
-        for first in range(0, len(ids), BLOCK):
-            previous_ids = ids[max(first - 1, 0) : first]
-            start = (token_ends[-1] if token_ends else 0) - len(self.text(previous_ids))
-            end = min(first + BLOCK, len(ids))
-            texts = (
-                self.text([*previous_ids, *ids[first:last]]) for last in range(first + 1, end + 1)
-            )
-            token_ends += [start + len(text) for text in texts]
+        start = 0
+        for index in range(len(ids)):
+            if index % BLOCK == 0:
+                decoded_ids = [*ids[max(index - 1, 0) : index]]
+                start = (token_ends[-1] if token_ends else 0) - len(self.text(decoded_ids))
+            decoded_ids.append(ids[index])
+            token_ends.append(start + len(self.text(decoded_ids)))
         return self.text(ids), list(zip([0, *token_ends], token_ends, strict=False))
 
     def passage_text(self, ids: Sequence[int]) -> str:
@@ -240,9 +241,11 @@ class Tokens:
         The model's own prompt may be in the first passage. Tokens are counted from `offset`.
         """
         if self.prompt and tuple(ids[: len(self.prompt)]) == self.prompt:
-            marks = (mark for kind, mark in self.openings if kind == "prompt")
-            lengths = (len(mark) for mark in marks if self.prompt[: len(mark)] == mark)
-            yield offset + max(lengths, default=0), offset + len(self.prompt)
+            length = 0
+            for kind, mark in self.openings:
+                if kind == "prompt" and self.prompt[: len(mark)] == mark:
+                    length = max(length, len(mark))
+            yield offset + length, offset + len(self.prompt)
         yield offset + self.mark_of(ids)[0], offset + len(ids)
 
     def mark_of(self, ids: Sequence[int]) -> tuple[int, SpanKind | Literal[""]]:
@@ -354,11 +357,12 @@ class Tokens:
             return {}
         marks: dict[tuple[int, ...], tuple[SpanKind, tuple[int, ...]]] = {}
         # Two kinds may have the same mark: the later one of `_KIND_OF` counts.
-        for name, kind in _KIND_OF.items():
-            for key, mark in [*self.openings, *self.marks.items()]:
-                if key == name:
-                    marks[self._core(mark)] = kind, mark
-        return {core: marks[core] for core in sorted(marks, key=len, reverse=True) if core}
+        order = [*_KIND_OF]
+        opening_marks = [*self.openings, *self.marks.items()]
+        for name, mark in sorted(opening_marks, key=lambda opening: order.index(opening[0])):
+            marks[self._core(mark)] = _KIND_OF[name], mark
+        marks.pop((), None)
+        return dict(sorted(marks.items(), key=lambda row: len(row[0]), reverse=True))
 
     def _core(self, mark: tuple[int, ...]) -> tuple[int, ...]:
         """Return a mark without its last spaces, which may merge with the text into one token."""
@@ -419,8 +423,11 @@ class EncodedPassage:
 
     def tokens_of(self, start: int, end: int) -> tuple[int, ...]:
         """Return the indices of the tokens that cover any of these characters."""
-        shared = [min(high, end) - max(low, start) for low, high in self.spans]
-        return tuple(index for index, length in enumerate(shared) if length > 0)
+        tokens = []
+        for index, (low, high) in enumerate(self.spans):
+            if max(low, start) < min(high, end):
+                tokens.append(index)
+        return tuple(tokens)
 
 
 def tokens_by_turn(
@@ -437,8 +444,9 @@ def tokens_by_turn(
         passage = encoded.passage
         # Characters count only where the passage is the turn's own text.
         worded = not passage.call and passage.text == transcript.turns[passage.turn].text
-        spans = encoded.spans if worded else [(0, 0)] * len(encoded.spans)
-        turns[passage.turn] += [Token(passage.text[low:high], low, high) for low, high in spans]
+        for low, high in encoded.spans:
+            token = Token(passage.text[low:high], low, high) if worded else Token("", 0, 0)
+            turns[passage.turn].append(token)
     return tuple(map(tuple, turns))
 
 
@@ -671,9 +679,10 @@ def _template_tokens(tokenizer: Any, chat: ChatTexts) -> TemplateTokens:
     """Return the tokens of a chat model; the end is −1 if its passages have none."""
     # 1. Encode what the template writes, also without a space at its end: that may merge with the
     #    word after it.
-    texts = {JOIN, CALL_TAGS[0], *(text for *_, text in chat.gaps)}
-    texts |= {text[:-1] for text in texts if text.endswith(" ")}
-    encoded_texts = {text: _encoded(tokenizer, text) for text in texts}
+    encoded_texts = dict[str, tuple[int, ...]]()
+    for text in (JOIN, CALL_TAGS[0], *(text for *_, text in chat.gaps)):
+        for part in {text, text.removesuffix(" ")}:
+            encoded_texts[part] = _encoded(tokenizer, part)
     # 2. What closes a message of a role: the start that all gaps after it share.
     following: dict[str, list[tuple[int, ...]]] = {}
     for role, _, text in chat.gaps:
@@ -746,8 +755,11 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
             content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)
             template = content.decode(errors="replace")
         elif isinstance(template, list):  # several by name
-            named = (entry for entry in template if isinstance(entry, dict))
-            template = {entry.get("name"): entry.get("template") for entry in named}.get("default")
+            named_templates = template
+            template = None
+            for entry in named_templates:
+                if isinstance(entry, dict) and entry.get("name") == "default":
+                    template = entry.get("template")
         settings = {}
         for name, value in tokenizer_settings.items():
             text = value.get("content") if isinstance(value, dict) else value

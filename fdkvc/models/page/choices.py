@@ -161,10 +161,13 @@ def choose_cache(page: str, titles: Mapping[str, str], start: str = "") -> str:
 
 def choose_conversation(opened_page: Page) -> Conversation | None:
     """Show the controls; return the conversation, or None if there is no file yet."""
-    page, link = opened_page.name, opened_page.link
+    page = opened_page.name
+    link = opened_page.link
     page_fields = {field.name: field for field in fields_of(page, {})}
     policies = _choose_policies(page, page_fields[POLICIES.name])
-    file, transcript, turn = None, None, 0
+    file = None
+    transcript = None
+    turn = 0
     if fields.choice(page, page_fields[BEGINNING.name]) != NOTHING:
         file = dialogs.chosen_file(opened_page, (dialogs.DIALOG,))
         if file is None:

@@ -146,7 +146,8 @@ def begin(
             return answer
         # Go on with what is written, unless the answer is now to be shorter: then write it anew.
         goes_on = conversation.steps is None or answer.chat.steps <= conversation.steps
-        context, chat = answer.context, answer.chat if goes_on else answer.context
+        context = answer.context
+        chat = answer.chat if goes_on else answer.context
     else:
         context = chat = (
             earlier_part.chat.fork() if earlier_part else _read_dialog(conversation, on_progress)
@@ -242,17 +243,21 @@ def most_tokens(chat: Chat) -> int:
 
 def write(answered: Answered) -> Generator[Answered]:
     """Let the model write the last answer, token by token; yields the answer so far."""
-    chat, steps, writing = answered.chat, answered.conversation.steps, answered.writing
+    chat = answered.chat
+    steps = answered.conversation.steps
+    writing = answered.writing
     writing.acquire()
     try:
-        max_steps, room = max(steps or 0, MAX_WRITTEN_TOKENS), most_tokens(chat) - chat.longest
+        max_steps = max(steps or 0, MAX_WRITTEN_TOKENS)
+        room = most_tokens(chat) - chat.longest
         steps_left = room if steps is None else min(max(steps - chat.steps, 0), room)
         for _ in islice(chat.answer(max_steps), steps_left):
             yield answered
         answered = replace(answered, complete=True)
         yield answered
     finally:  # also if a click interrupts it
-        conversation, texts = answered.conversation, (answered.context.written, chat.written)
+        conversation = answered.conversation
+        texts = (answered.context.written, chat.written)
         ANSWERS.put(conversation.key, answered)
         TEXTS.put(conversation.key, Written(conversation, *texts, answered.complete))
         writing.release()
@@ -279,7 +284,8 @@ class Answered:
 
     def past(self, name: str) -> list[tuple[Writer, str]]:
         """Return the passages since the dialog's end, before the last message."""
-        first, messages = len(self.conversation.history), bool(self.conversation.messages)
+        first = len(self.conversation.history)
+        messages = bool(self.conversation.messages)
         return self._texts(name, first, self.began(name) - messages)
 
     def passages(self, name: str) -> list[tuple[Writer, str]]:
@@ -301,7 +307,8 @@ class Answered:
     @property
     def prompt(self) -> str:
         """The system prompt that the model's chat template adds."""
-        tokens, ids = self.chat.model.tokens, self.chat.caches[FULL].ids[: self.prompt_end]
+        tokens = self.chat.model.tokens
+        ids = self.chat.caches[FULL].ids[: self.prompt_end]
         return tokens.text(ids[next(tokens.texts_of(ids), (0, 0))[0] :]).strip() if ids else ""
 
     def speakers(self, name: str) -> list[str]:
@@ -329,7 +336,8 @@ class Answered:
 
     def looped(self, name: str) -> bool:
         """Whether an answer was stopped because it repeated itself."""
-        ids, closing = self.chat.caches[name].ids, self.chat.model.tokens.closing
+        ids = self.chat.caches[name].ids
+        closing = self.chat.model.tokens.closing
         return any(
             is_looping([token for token in ids[first:last] if token not in closing])
             for _, first, last in self.chat.passages[name][self.began(name) :]
@@ -362,10 +370,12 @@ class Answered:
 
     def answers(self, *, writing: bool = False) -> list[CacheAnswer]:
         """Return the answer of each cache; while they are written, nothing is compared."""
-        names, expected = [*self.conversation.titles], self.expected_calls
+        names = [*self.conversation.titles]
+        expected = self.expected_calls
         graded = not writing and bool(expected) and any(map(self.calls, names))
         predicted = {} if writing else _predictions(self)
-        unfinished, count = self.chat.unfinished(), self.context.caches[FULL].count
+        unfinished = self.chat.unfinished()
+        count = self.context.caches[FULL].count
         answers = []
         for name, title in self.conversation.titles.items():
             note = LOOPED if not writing and self.looped(name) else ""
@@ -389,7 +399,8 @@ def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], f
     tokens. The result is empty if the full cache makes the expected calls, which are compared
     instead, or if the only text is its own and repeats itself.
     """
-    context, true = answered.context, answered.has_true_text
+    context = answered.context
+    true = answered.has_true_text
     called = bool(answered.expected_calls) and answered.as_expected(FULL)
     if called or (not true and answered.looped(FULL)):
         return {}
@@ -405,17 +416,22 @@ def _predicted(
 
     Not all caches at once, since each fork that reads copies the vectors of the text before.
     """
-    tokens, shape = context.model.tokens, context.model.decoder.shape
-    cache, words, nats = context.caches[name].fork(), list[Predicted](), list[Floats]()
+    tokens = context.model.tokens
+    shape = context.model.decoder.shape
+    cache = context.caches[name].fork()
+    words = list[Predicted]()
+    nats = list[Floats]()
     room = min(MAX_WRITTEN_TOKENS, shape.positions - context.longest)
     step = max(MAX_BLOCK_LOGITS // shape.vocabulary, 1)
     for encoded in passages:
-        ids, start = encoded.ids[:room], encoded.start
+        ids = encoded.ids[:room]
+        start = encoded.start
         if len(ids) <= start:
             break
         room -= len(ids)
         # 1. The nats of each token but the first, and the likeliest in its place.
-        lost_parts, best_parts = list[Floats](), list[Ints]()
+        lost_parts = list[Floats]()
+        best_parts = list[Ints]()
         for first in range(0, len(ids), step):
             logits = read([cache], ids[first : first + step])
             targets = np.array(ids[first + 1 : first + step + 1], np.intp)
@@ -467,7 +483,8 @@ TEXTS: ByteLRU[Written] = ByteLRU(MAX_ANSWERS_MEGABYTES * 1_000_000)
 @cached
 def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
     """Return the words of a cache's answer."""
-    chat, began = answered.chat, answered.began(name)
+    chat = answered.chat
+    began = answered.began(name)
     words = causes.words_of(chat.model.tokens, chat.caches[name].ids, chat.passages[name])
     return tuple(word for word in words if word.passage >= began)
 
@@ -475,7 +492,8 @@ def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
 @cached
 def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted; show progress meanwhile."""
-    bar, title = st.empty(), answered.conversation.titles[name]
+    bar = st.empty()
+    title = answered.conversation.titles[name]
     words = f"Answering with words restored to {title}"
     answers = restore(answered, name, lambda share: bar.progress(share, plain(words)))
     bar.empty()

@@ -46,7 +46,8 @@ MODEL = Field(
 @cache
 def _stored_memory(names: tuple[str, ...]) -> tuple[Mapping[str, int], Mapping[str, str]]:
     """Return the bytes of memory that stored models take, and why others cannot be loaded."""
-    memory, problems = dict[str, int](), dict[str, str]()
+    memory = dict[str, int]()
+    problems = dict[str, str]()
     for name in names:
         try:
             memory[name] = memory_needed(name)

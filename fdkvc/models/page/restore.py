@@ -19,7 +19,8 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         return {}
     name = choose_answer(page, answered, evicting=True)
     answers = restored(answered, name)
-    names, calls = [*answered.conversation.titles], answered.conversation.expected_calls
+    names = [*answered.conversation.titles]
+    calls = answered.conversation.expected_calls
     by_full = not (calls and answers.writer == "call")
     answer = answered.answers()[names.index(name)]
     show_restoration(answers, answer, answers.full if by_full else calls[0], by_full=by_full)
@@ -44,7 +45,8 @@ def show_restoration(
 
 
 def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: bool) -> Markdown:
-    title, kind = answer.title, "call" if answers.writer == "call" else "answer"
+    title = answer.title
+    kind = "call" if answers.writer == "call" else "answer"
     goal = "the same as the full cache's" if by_full else "right"
     if answers.undone(answers.lost, expected):
         if kind == "answer":
@@ -59,13 +61,16 @@ def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: 
     # A single span that makes the answer right is the clearest cause.
     for attempt in answers.attempts:
         if len(attempt.spans) == 1 and answers.undone(attempt.written, expected):
-            span, failed = attempt.spans[0], "differs" if by_full else "failed"
+            span = attempt.spans[0]
+            failed = "differs" if by_full else "failed"
             turns = turns_in_words(*span.evicted_in)
             result = f"the call is {goal}" if kind == "call" else f"{answers.word} is back"
             return Markdown(
                 "**The {} {} because *{}* was evicted in {}: with it restored, {}.**"
             ).format(kind, failed, span.text, turns, result)
-    together, of_all, full = answers.attempts[-1], "", ""
+    together = answers.attempts[-1]
+    of_all = ""
+    full = ""
     if len(together.spans) > 1:
         all_right = answers.undone(together.written, expected)
         spans = len(together.spans)

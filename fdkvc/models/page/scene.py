@@ -32,11 +32,15 @@ DRAWN = 0.06
 
 def answer(page: str, conversation: Conversation) -> Answered | None:
     """Show the answers, live while the model writes; return them, if any."""
-    answered, parts = None, conversation.parts
+    answered = None
+    parts = conversation.parts
     if not parts:
         st.info("Write as the user, or click an example below.", icon=":material/chat:")
         return None
-    heading, message, lanes, button = st.empty(), st.empty(), st.empty(), st.empty()
+    heading = st.empty()
+    message = st.empty()
+    lanes = st.empty()
+    button = st.empty()
     # Start from the last part whose caches are in memory: with a link, none may be, and all answers
     # are written.
     newest = reversed(range(len(parts)))
@@ -162,7 +166,8 @@ def show_recorded(
     _show_message(st.empty(), turns)
     st.html(answers_html(answers))
     with st.container(horizontal=True, vertical_alignment="center"):
-        key, icon = f"{page}/run-live", ":material/play_arrow:"
+        key = f"{page}/run-live"
+        icon = ":material/play_arrow:"
         if not missing and st.button("Run it live", key=key, icon=icon, type="primary"):
             st.session_state[f"{page}/live"] = True
             st.rerun()
@@ -179,8 +184,10 @@ def show_recorded(
 
 def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
     """Show the last message, if any, below the earlier turns, which are folded to a line."""
-    context, conversation = answered.context, answered.conversation
-    passages, speakers = context.passages[FULL], answered.speakers(FULL)
+    context = answered.context
+    conversation = answered.conversation
+    passages = context.passages[FULL]
+    speakers = answered.speakers(FULL)
     if not passages:
         return
     numbers = map(str, turns_of(passages))

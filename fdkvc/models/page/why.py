@@ -83,7 +83,8 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     if len(evicted):
         readable = evicted.word.map(causes.is_readable)
         top_words = evicted[readable].nlargest(EVICTED_WORDS, "all_there")
-        speakers, places = [*answered.speakers(name), SPAN_KINDS["system"]], top_words.passage
+        speakers = [*answered.speakers(name), SPAN_KINDS["system"]]
+        places = top_words.passage
         places = places.where(top_words.end > answered.prompt_end, PROMPT)
         columns = _columns(top_words, [speakers[place] for place in places])
         unreadable_words = evicted[~readable]
@@ -160,7 +161,8 @@ def _columns(table: pd.DataFrame, speakers: list[str]) -> dict[str, list[str]]:
 
 def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.DataFrame) -> str:
     """Return the text up to a word, each word tinted by its attention."""
-    speakers, prompt = answered.speakers(name), answered.prompt_end
+    speakers = answered.speakers(name)
+    prompt = answered.prompt_end
     turns = causes.turns_of(answered.chat.passages[name])
     top = max(float(table[["attended", "all_there"]].max().max()), 1e-9)
     cells: dict[int, list[str]] = {}
@@ -173,7 +175,8 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
             html = f'<{tag} class="{look}">{escape(later.text)}</{tag}>'
             cells.setdefault(later.passage, []).append(html)
     # At the end of both lists, which `PROMPT`, −1, is the index of.
-    turns, speakers = [*turns, 0], [*speakers, SPAN_KINDS["system"]]
+    turns = [*turns, 0]
+    speakers = [*speakers, SPAN_KINDS["system"]]
     rows = "".join(
         f'<tr{" class=now" if index == word.passage else ""}><th scope="row"><i>{turns[index]}</i> '
         f"{speakers[index]}</th><td>{' '.join(words)}</td></tr>"
@@ -192,8 +195,10 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
 
 
 def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
-    attended, all_there = row["attended"], row["all_there"]
-    text, evicted = escape(row["word"]), row["evicted"]
+    attended = row["attended"]
+    all_there = row["all_there"]
+    text = escape(row["word"])
+    evicted = row["evicted"]
     # The tint of an evicted word is the attention that it would have received.
     share = (max(attended, all_there) if evicted else attended) / top
     if share < 0.01 and not evicted:

@@ -259,7 +259,8 @@ class Probe(DynamicCache):  # type: ignore[misc]
 
     def attended(self, module: Any, query: Any, key: Any, value: Any) -> None:
         """Note the attention of a layer, if it is to what the cache returned."""
-        last, self._last = self._last, None
+        last = self._last
+        self._last = None
         if last is None:  # attention without a cache, as in an encoder
             return
         layer, keys, values = last
@@ -358,8 +359,10 @@ def _attend(
 ) -> tuple[Any, Any]:
     """Attend by an implementation, by default the module's own eager one."""
     # 1. Take what was noted for this attention, so that no later one finds it.
-    expected, this_pass.expected = this_pass.expected, None
-    hidden, this_pass.hidden = this_pass.hidden, None
+    expected = this_pass.expected
+    this_pass.expected = None
+    hidden = this_pass.hidden
+    this_pass.hidden = None
     attention = attention or sys.modules[type(module).__module__].eager_attention_forward
     if this_pass.probe is not None:
         this_pass.probe.attended(module, query, key, value)

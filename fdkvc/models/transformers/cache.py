@@ -241,7 +241,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             check_count("every", every)
         # 2. The model, and its layers that the policy evicts from.
         super().__init__(config=model.config)
-        self.policy, self.budget, self.every, self.by_itself = policy, budget, every, by_itself
+        self.policy = policy
+        self.budget = budget
+        self.every = every
+        self.by_itself = by_itself
         self.decided = full_layers(self.layers, model.config)
         model = getattr(model, "_orig_mod", model)  # of a compiled one
         self.attention = attach(model, self.decided)
@@ -369,10 +372,12 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def before_attention(self, layer: int, inputs: AttentionInputs) -> Any:
         """Store what the policy needs of a layer's inputs; return the mask to use."""
-        cached_layer, (*_, n, h) = self.layers[layer], inputs.queries.shape
+        cached_layer = self.layers[layer]
+        (*_, n, h) = inputs.queries.shape
         # 1. The first layer of a pass notes its tokens.
         if layer == self.decided[0]:
-            self._passes, self._inputs = (*self._passes, self._noted(n, inputs)), {}
+            self._passes = (*self._passes, self._noted(n, inputs))
+            self._inputs = {}
         if self.leads:
             self._inputs = {**self._inputs, layer: inputs}
         # 2. Store the vectors that the policy looks at.
@@ -526,7 +531,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 self.layers[number] = self._with_kept(number, choice)
                 self._decision = self._decision._replace(kept=self._decision.kept[1:])
         self._states, self._features, _ = self._decision
-        self._passes, self._decision = (), None
+        self._passes = ()
+        self._decision = None
         self.ends = [*self.ends, self.seen]
         if self.recorded_layers:
             self.held_by_turn = [*self.held_by_turn, self.held]
@@ -717,7 +723,9 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
     """Begins a turn with the prompt that ``generate`` reads, and ends one with its end."""
 
     def __init__(self, cache: PolicyCache, next_streamer: Any) -> None:
-        self._cache, self._more, self._began = cache, next_streamer, False
+        self._cache = cache
+        self._more = next_streamer
+        self._began = False
 
     def put(self, value: Any) -> None:
         if not self._began:

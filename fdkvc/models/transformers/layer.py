@@ -107,7 +107,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Take over keys and values of a layer that has read on; both hold the whole text."""
         if not self.is_initialized:
             self.lazy_initialization(leader.keys, leader.values)
-        self.seen, self.keys, self.values = leader.seen, leader.keys, leader.values
+        self.seen = leader.seen
+        self.keys = leader.keys
+        self.values = leader.values
 
     def mask(self, query: Any, mask: Any, *, heads: int, flash: bool) -> Any:
         """Return the mask to use: of the slots by what they hold, of the turn as given.
@@ -239,7 +241,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         self._beside = entries
         self.empty = on_device_of(self.keys, empty) if empty.any() else None
         self._sizes = sizes
-        self.turn_vectors, self.query_sum, self.real = {}, None, None
+        self.turn_vectors = {}
+        self.query_sum = None
+        self.real = None
 
     def _all(self, name: str) -> Any:
         """Return vectors of the slots and the turn's tokens of all texts (B, ·, ·, ·)."""

@@ -211,7 +211,8 @@ class LiveTextCache(ModelCache):
     def __init__(self, model: LiveModel, cache: PolicyCache, evicts: bool = True) -> None:
         self.model = model
         self.decoder: LiveDecoder = model.decoder
-        self.cache, self.evicts = cache, evicts
+        self.cache = cache
+        self.evicts = evicts
         self.ids: list[int] = []
         self._turn_start = 0
         self._cache_at_start = cache.fork()
@@ -220,7 +221,8 @@ class LiveTextCache(ModelCache):
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:
             self.cache.turn_kind = self.turn_kind
-            whole, self.whole = self.whole, False  # until the turn has ended without an eviction
+            whole = self.whole  # until the turn has ended without an eviction
+            self.whole = False
             self.cache.end_turn()
             self.whole = whole and self.cache.holds_all
         self._turn_start, self._cache_at_start = self.count, self.cache.fork()

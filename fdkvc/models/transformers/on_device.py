@@ -48,7 +48,8 @@ class OnDevice(NDArrayOperatorsMixin):
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
-        self.shape, self.ndim = tuple(tensor.shape), tensor.ndim
+        self.shape = tuple(tensor.shape)
+        self.ndim = tensor.ndim
 
     @property
     def dtype(self) -> np.dtype[Any]:

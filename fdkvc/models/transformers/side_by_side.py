@@ -50,7 +50,8 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
                 "layers without flash attention, have by_itself=False and one text each"
             )
         super().__init__()
-        self._caches, self._new = caches, new
+        self._caches = caches
+        self._new = new
         # The library makes its mask for as many keys as the longest cache has.
         self.layers = max(caches, key=lambda cache: cache.get_mask_sizes(0, 0)[0]).layers
 

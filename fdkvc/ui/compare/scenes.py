@@ -92,11 +92,13 @@ def _difference_words(
         return Markdown(
             "Choose two different runs. If there is only one, choose another policy in the sidebar."
         )
-    parted, labels = first_difference(shared), (lane.policy.title, other_lane.policy.title)
+    parted = first_difference(shared)
+    labels = (lane.policy.title, other_lane.policy.title)
     if parted is None:
         return Markdown("**{}** and **{}** keep the same entries in every turn.").format(*labels)
     now = shared.iloc[turn]
-    entries, overlapping = count(int(now["shared"]), "entry", "entries"), percent(now["jaccard"])
+    entries = count(int(now["shared"]), "entry", "entries")
+    overlapping = percent(now["jaccard"])
     parts = [
         Markdown(
             "**{}** and **{}** first diverge in **turn {}**. After turn {} they share {}, an "
@@ -114,7 +116,8 @@ def _difference_words(
 def _columns(
     table: pd.DataFrame, first_lane: StageRun, second_lane: StageRun
 ) -> dict[str, list[str]]:
-    lanes, words = {"one": first_lane, "other": second_lane}, first_lane.dialog.words
+    lanes = {"one": first_lane, "other": second_lane}
+    words = first_lane.dialog.words
     columns = {"only in": [lanes[keeper].policy.title for keeper in table["keeper"]]}
     if words:
         columns["word"] = [words[token] for token in table["token"]]
@@ -152,7 +155,8 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     first = lanes[0]
     turns = {lane.policy.title: lane.turns for lane in lanes}
     table = figures_table(turns, first.dialogs, first.optional)
-    columns, metrics = {"run": table["policy"].tolist()}, (*default_metrics(), *first.optional)
+    columns = {"run": table["policy"].tolist()}
+    metrics = (*default_metrics(), *first.optional)
     for metric in map(metric_named, metrics):
         heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
         columns[heading] = [*map(metric.with_unit, table[metric.name])]

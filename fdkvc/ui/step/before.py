@@ -50,7 +50,9 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
     A run over a dialog with other turns cannot be compared turn by turn. Another `text` starts a
     new history.
     """
-    policy, key, place = run.policy, f"{page}/compare-with", f"{page}/history"
+    policy = run.policy
+    key = f"{page}/compare-with"
+    place = f"{page}/history"
     settings = run.dialog, policy, run.budget
     link = {
         field.name: field.written(fields.running(page, field))
@@ -72,7 +74,8 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         others[PUBLISHED] = called, (run.dialog, published, run.budget)
     if not others:
         return NO_GHOST
-    runs, labels = dict[str, StageRun](), {ALONE: "nothing"}
+    runs = dict[str, StageRun]()
+    labels = {ALONE: "nothing"}
     for name, (called, other) in others.items():
         runs[name] = load_run(*other, run.optional)
         if not runs[name].long and _turns(runs[name]) == _turns(run):
@@ -93,7 +96,8 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         chosen = fields.segments(key, "Compare with", labels)
         if chosen == ALONE:
             return NO_GHOST
-        past, called = runs[chosen], others[chosen][0]
+        past = runs[chosen]
+        called = others[chosen][0]
         changes = setting_changes(policy, past.trace.policy)
         if past.budget != run.budget:
             changes.append(f"budget {run.budget:,} instead of {past.budget:,}")

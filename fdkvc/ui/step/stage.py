@@ -48,7 +48,8 @@ def _answer(page: str, run: StageRun) -> None:
     question = last_message(key)
     reply: dict[str, Any] = {"run": run.name, "done": False}
     if question and question["run"] == run.name:
-        turn, token = int(question["turn"]), int(question["entry"])
+        turn = int(question["turn"])
+        token = int(question["entry"])
         reply |= {"turn": turn, "entry": token, **_search(page, run, turn, token)}
     listen(key, "answer", reply)
 
@@ -57,7 +58,8 @@ def _search(page: str, run: StageRun, turn: int, token: int) -> Mapping[str, Any
     """Return what was found, or start the search and cancel the session's earlier one."""
     if not run.dialog.alone:
         return _result("Available only for a head that decides by itself.")
-    trace, dialogs = run.trace, run.dialogs
+    trace = run.trace
+    dialogs = run.dialogs
 
     def work(on_progress: Report, cancelled: threading.Event) -> list[Change] | None:
         changes = counterfactual(trace, dialogs, 0, turn, token, cancelled.is_set)
@@ -89,7 +91,8 @@ def _verdict(changes: Sequence[Change]) -> str:
 
 
 def _described(change: Change) -> Mapping[str, Any]:
-    current_words, new_words = "yes", "no"
+    current_words = "yes"
+    new_words = "no"
     if not isinstance(change, NotRepeated):
         current_words = written(change.current_value)
         new_words = "" if change.reversing_value is None else written(change.reversing_value)

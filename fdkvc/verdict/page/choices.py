@@ -128,7 +128,8 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
 
     Stops the page if there is nothing to show.
     """
-    page, below_title = shown.name, shown.below_title
+    page = shown.name
+    below_title = shown.below_title
     fields.choice(page, FILE)
     file = chosen_file(shown, PLACED, below_title)
     if file is None:
@@ -167,7 +168,8 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
 
 def chosen_encoding(page: str) -> Encoding:
     """Return how tokens are counted: by a tokenizer.json of one's own, or as a model does."""
-    upload, name = st.session_state.get(f"{page}/card/tokenizer"), held(page, TOKENS_OF)
+    upload = st.session_state.get(f"{page}/card/tokenizer")
+    name = held(page, TOKENS_OF)
     try:
         if upload is not None:
             return encoding_of(upload.getvalue())

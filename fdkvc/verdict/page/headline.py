@@ -22,10 +22,12 @@ def show_headline(page: str, recording: Recording, lane: StageRun) -> None:
     kind, name = demand_kind(recording)
     outcomes = [row for row in outcomes_of(lane, recording) if row.demand.kind == kind]
     losses = [outcome for outcome in outcomes if outcome.lost >= 0]
-    turn, entry = held(page, TURN), held(page, ENTRY)
+    turn = held(page, TURN)
+    entry = held(page, ENTRY)
     pointed = [loss for loss in losses if loss.demand.turn == turn and loss.mentions_token(entry)]
     row = lane.trace.kept_tokens[0, len(recording.tokens) - 1]
-    held_tokens, tokens = row[row >= 0], int(recording.starts[-1])
+    held_tokens = row[row >= 0]
+    tokens = int(recording.starts[-1])
     if losses:
         words: str = headline(name, recording, lane, (pointed or losses)[0])
     elif len(held_tokens) == tokens:

@@ -64,7 +64,8 @@ def in_tokens_of(file: DialogFile, dialog: int, encoding: Encoding) -> Recording
 
 def replay_file(run: FileRun, **execution: Unpack[Execution]) -> ReplayRun | None:
     """Search the sizes that ways need for a file; None once it is cancelled."""
-    file, began = run.file, perf_counter()
+    file = run.file
+    began = perf_counter()
     recordings = measured_recordings(file, run.encoding)
     tables = find_sizes(run.replay, recordings, run.target, **execution)
     KEPT.clear()  # in this process; workers, which have the rest, end when they are idle

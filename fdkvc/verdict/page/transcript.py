@@ -41,8 +41,10 @@ def show_view(
     controls: DeltaGenerator,
 ) -> None:
     """Show the dialog on the stage, and its files among the controls."""
-    write, uploaded = fields.link_writer(page, FIELDS), fields.held(page, FILE) == OWN
-    one_cache, ghost = view == "cache" and not lane.long, NO_GHOST
+    write = fields.link_writer(page, FIELDS)
+    uploaded = fields.held(page, FILE) == OWN
+    one_cache = view == "cache" and not lane.long
+    ghost = NO_GHOST
     if one_cache:
         ghost = choose_ghost(page, lane, lambda *_: RUN_FIELDS, which_dialog(page))
     with controls:
@@ -144,7 +146,8 @@ def _text(recording: Recording, runs: tuple[StageRun, ...], underlined: int) -> 
     demands: dict[tuple[int, str, int], list[tuple[Any, ...]]] = {}
     needed_tokens: set[int] = set()
     for row in rows_of_kind:
-        demand, mentions = row[0].demand, row[0].mentions
+        demand = row[0].demand
+        mentions = row[0].mentions
         needed_tokens.update(*mentions)
         lost = tuple("" if outcome.lost < 0 else outcome.words for outcome in row)
         # Every turn repeats its state, so only missing values are listed.

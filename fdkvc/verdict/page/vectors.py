@@ -86,7 +86,8 @@ def read_heads(reading: Reading, **execution: Unpack[Execution]) -> ReadDialog |
 
     Raises a ValueError if the model cannot be loaded, or the dialog is too long.
     """
-    on_progress, cancelled = execution.get("on_progress"), execution.get("cancelled")
+    on_progress = execution.get("on_progress")
+    cancelled = execution.get("cancelled")
     began = perf_counter()
 
     def report(units_done: float, total: float, title: str) -> None:
@@ -96,13 +97,15 @@ def read_heads(reading: Reading, **execution: Unpack[Execution]) -> ReadDialog |
     model = shared_language_model(
         MODELS[reading.model], lambda share: report(100 * share, 100, f"Loading {reading.title}")
     )
-    shape, began = model.decoder.shape, perf_counter()
+    shape = model.decoder.shape
+    began = perf_counter()
     quarter_layers = sorted({part * shape.layers // 4 for part in (1, 2, 3)})
     layers = range(shape.layers) if reading.model == AT_ONCE else quarter_layers
     token_bytes = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
     room = MAX_READ_MEGABYTES * 1_000_000 // (len(layers) * token_bytes)
     transcript = reading.file.transcripts[reading.dialog]
-    tokens, tokens_read = count_tokens(model, transcript), 0
+    tokens = count_tokens(model, transcript)
+    tokens_read = 0
     check_most(f"{transcript.name}: it has", tokens, "tokens to read", room)
 
     def on_read(new_tokens: int) -> None:

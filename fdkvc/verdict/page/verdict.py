@@ -82,12 +82,11 @@ def show_verdict(page: str, file: DialogFile) -> bool:
     with st.container(border=True, key="verdict"):
         with st.container(horizontal=True, vertical_alignment="bottom", key="verdict-today"):
             today = _choose_today(page)
-        card_column, controls = (
-            st.container(),
-            st.container(horizontal=True, key="verdict-controls"),
-        )
+        card_column = st.container()
+        controls = st.container(horizontal=True, key="verdict-controls")
         with controls, st.popover("Model and target", icon=":material/tune:"):
-            shape_key, encoding = _choose_shape(page), chosen_encoding(page)
+            shape_key = _choose_shape(page)
+            encoding = chosen_encoding(page)
             target = int(fields.choice(page, TARGET)) / 100
             minutes = int(fields.number(page, MINUTES))
         settings = Replay(_ways(file, encoding), (1,))
@@ -154,7 +153,8 @@ def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: in
     loss_job = session_job(f"{page}/today-loss", shared_jobs(), work, content)
     search_job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
     known = Known(run, shape, loss_job, search_job, None)
-    card, replayed = known.card, known.replayed
+    card = known.card
+    replayed = known.replayed
     if card is None or replayed is None or not loss_job.finished:
         session_jobs().let_go(f"{page}/check")  # a model that reads would slow the others down
         return known
@@ -169,7 +169,8 @@ def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: in
 
 def _follow(page: str, known: Known) -> bool:
     """Once for a file, show its recommended setting; return whether its card was waited for."""
-    key, file = f"{page}/followed", known.run.file
+    key = f"{page}/followed"
+    file = known.run.file
     if st.session_state.get(key) != file.digest:
         if not known.search_job.finished:
             return False
@@ -181,7 +182,9 @@ def _follow(page: str, known: Known) -> bool:
 
 def _show_card(page: str, known: Known) -> None:
     """Show the answers that are known, and how far the others are."""
-    job, loss_job, check = known.search_job, known.loss_job, known.check
+    job = known.search_job
+    loss_job = known.loss_job
+    check = known.check
     reading = check is not None and not check.finished
     waiting_for_loss = not loss_job.finished
 
@@ -210,7 +213,8 @@ def _show_card(page: str, known: Known) -> None:
 
 def _show_today(page: str, known: Known) -> None:
     """Show what is lost today, with the worst loss in the transcript."""
-    loss, file = known.loss, known.run.file
+    loss = known.loss
+    file = known.run.file
     assert loss is not None
     with panel("verdict-words"):
         st.markdown(Markdown("**{}**").format(today_sentence(loss)))
@@ -295,7 +299,8 @@ def shown_size(size: int) -> int:
 
 def _draw(page: str, known: Known) -> None:
     """Draw what to set and how sure that is, the picture and the table."""
-    card, replayed = known.card, known.replayed
+    card = known.card
+    replayed = known.replayed
     problems(known.search_job.problem if known.search_job.finished else "")
     if card is None or replayed is None:
         return
@@ -316,7 +321,8 @@ def _draw(page: str, known: Known) -> None:
     show_grid(short_grid(card), "Ways to fit the conversations")
     with st.expander("All ways, and what each forgets"):
         show_grid(card_grid(card), "All ways")
-        total, measured = len(known.run.file.transcripts), len(replayed.recordings)
+        total = len(known.run.file.transcripts)
+        measured = len(replayed.recordings)
         notes = [f"Tokens are those of {card.unit}."]
         if measured < total:
             notes.append(f"These are {measured:,} of {total:,} dialogs.")
@@ -348,7 +354,8 @@ def _show_reader(page: str, known: Known) -> None:
 @cached
 def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     """Return the share of values kept by size: of what people do, and of the best ways."""
-    best, loss = card.best, card.today
+    best = card.best
+    loss = card.today
     names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
     names |= dict.fromkeys((MESSAGES, "shift", "sink"))
     means = mean_table(replayed.table)
@@ -431,7 +438,8 @@ def _show_setting(
     page: str, file: DialogFile, replayed: ReplayRun, card: Card, scroll: bool = False
 ) -> None:
     """Show the card's way at its worst loss, if there is a way, and rerun the page."""
-    values, candidate = _shown_values(card), _shown_way(card)
+    values = _shown_values(card)
+    candidate = _shown_way(card)
     if candidate is None:
         return
     for row in worst_losses(replayed.lost(candidate.policy, candidate.tried), 1).to_dict("records"):
@@ -461,7 +469,8 @@ def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: st
 
 def _command(run: FileRun, shape_key: str, today: Today, checked: bool) -> str:
     """Return the command line that prints the same card."""
-    file, options = run.file, dict[str, object]()
+    file = run.file
+    options = dict[str, object]()
     options["dialogs"] = file.name
     for name in ("calls", "tools"):
         if any(getattr(transcript, f"{name}_in_text") for transcript in file.transcripts):
