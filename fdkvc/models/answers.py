@@ -256,11 +256,11 @@ def run_job(
     return [*chain.from_iterable(rows)]
 
 
-Reading = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
+Requests = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
 """Yields caches and the next tokens (n,) to read with all of them; is sent the logits (C, n, V)."""
 
 
-def read_together(dialogs: Sequence[Reading[Result]]) -> list[Result]:
+def read_together(dialogs: Sequence[Requests[Result]]) -> list[Result]:
     """Read the next tokens of all dialogs at once, until all have ended; return their results."""
     results = dict[int, Result]()
     requests = {number: next(dialog) for number, dialog in enumerate(dialogs)}
@@ -291,7 +291,7 @@ def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Float
 
 def _read(
     settings: Answers, model: AnyModel, transcript: Transcript, on_read: OnRead
-) -> Reading[list[Row]]:
+) -> Requests[list[Row]]:
     """Read a dialog, and return its rows."""
     passages = encode_dialog(model, transcript)
     caches = settings.caches(model)
@@ -375,7 +375,7 @@ class AnswerReader:
         if model.tokens.first and not self.caches[0].count:
             self._next = read(self.caches, model.tokens.first, last=1)
 
-    def read_passage(self, passage: EncodedPassage, *, is_turn: bool = True) -> Reading[None]:
+    def read_passage(self, passage: EncodedPassage, *, is_turn: bool = True) -> Requests[None]:
         """Read a passage as a turn; before the turn of a call ends, grade what would be written.
 
         The policies evict after it only if the turn `is_turn`.
@@ -428,7 +428,7 @@ class AnswerReader:
         for cache in self.caches:
             cache.end_turn()
 
-    def _read(self, ids: Ints) -> Reading[tuple[Floats | None, Floats]]:
+    def _read(self, ids: Ints) -> Requests[tuple[Floats | None, Floats]]:
         """Return the logits before the first token (R, 1, V), if any, and after each (R, n, V).
 
         Caches that have evicted nothing share the row of the full one, which is read for them.

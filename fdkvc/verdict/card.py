@@ -5,7 +5,7 @@ this in words.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -216,15 +216,17 @@ class Card:
         best = self.best
         if best is None or not best.in_engines:
             return None
-        others = (
-            candidate
-            for candidate in self.ways
-            if candidate.by_text
-            and candidate.keeps_start
-            and not candidate.in_engines
-            and candidate.sized_by_model == best.sized_by_model
-        )
-        return next((candidate for candidate in others if candidate.slots < best.slots), None)
+        for candidate in self._beside(best):
+            if not candidate.in_engines and candidate.slots < best.slots:
+                return candidate
+        return None
+
+    def _beside(self, best: Way) -> Iterator[Way]:
+        """Yield the ways that may be named beside the recommended one: sized as it was."""
+        for candidate in self.ways:
+            safe = candidate.by_text and candidate.keeps_start
+            if safe and candidate.sized_by_model == best.sized_by_model:
+                yield candidate
 
     @property
     def ties(self) -> tuple[Way, ...]:
@@ -232,17 +234,12 @@ class Card:
         best = self.best
         if best is None or not best.by_text:
             return ()
-        return tuple(
-            candidate
-            for candidate in self.ways
-            if candidate.by_text
-            and candidate.keeps_start
-            and not candidate.uncleared
-            and candidate.sized_by_model == best.sized_by_model
-            and candidate.size == best.size
-            and candidate.policy != best.policy
-            and not _loses_more(candidate, best)
-        )
+        ties = []
+        for candidate in self._beside(best):
+            same_size = candidate.size == best.size and candidate.policy != best.policy
+            if same_size and not candidate.uncleared and not _loses_more(candidate, best):
+                ties.append(candidate)
+        return tuple(ties)
 
 
 def saves(slots: float, tokens: float) -> bool:
@@ -398,14 +395,11 @@ def chosen_way(candidates: Sequence[Way], tokens: float) -> Way | None:
     """
     sized = [candidate for candidate in candidates if candidate.by_text]
     safe = [candidate for candidate in sized if candidate.keeps_start] or sized
-    in_engines = [
-        candidate
-        for candidate in safe
-        if candidate.in_engines
-        and candidate.uncleared <= MOSTLY_UNCLEARED
-        and saves(candidate.slots, tokens)
-    ]
-    return next(iter([*in_engines, *safe]), None)
+    for candidate in safe:
+        clears_most = candidate.uncleared <= MOSTLY_UNCLEARED
+        if candidate.in_engines and clears_most and saves(candidate.slots, tokens):
+            return candidate
+    return next(iter(safe), None)
 
 
 CLEARLY = 0.1

@@ -154,13 +154,23 @@ def evicted_part(
 
 def ways_to_read(card: Card) -> list[Way]:
     """Return the ways that a model reads: the best, today's, what is offered, and a few others."""
-    sized = [row for row in card.ways if row.size is not None and row.slots < card.tokens]
-    text = [row for row in sized if not row.guessed]
     today = None if card.today is None else card.today.today.policy
-    habits = [row for row in text if row.policy == today]
-    by_attention = [row for row in sized if row.guessed and row.policy.startswith("sinks(")]
+    sized = []
+    habits = []
+    by_text = []
+    by_attention = []
+    for row in card.ways:
+        if row.size is None or row.slots >= card.tokens:
+            continue
+        sized.append(row)
+        if not row.guessed:
+            by_text.append(row)
+        elif row.policy.startswith("sinks("):
+            by_attention.append(row)
+        if not row.guessed and row.policy == today:
+            habits.append(row)
     leading = card.ways[:1] if card.by_words is None else (card.by_words,)
-    offered = *leading, *habits, card.smaller, *text[:BY_TEXT], *by_attention[:BY_ATTENTION]
+    offered = *leading, *habits, card.smaller, *by_text[:BY_TEXT], *by_attention[:BY_ATTENTION]
     return [row for row in dict.fromkeys(offered) if row in sized]
 
 
@@ -192,18 +202,23 @@ def read_card(
     sample = _affordable(work, transcripts, sizes, evicting, limit)
     if not sample:
         raise ValueError(_why_unread(work, transcripts, sizes, evicting, limit))
-    tokens = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in sample}
+    tokens = dict[str, int]()
+    for dialog in sample:
+        tokens[dialog.name] = sum(sizes[dialog.name][: len(dialog.turns)])
     sizing = Sizing(card, model, sample, tokens, ratio, 60 * minutes)
     sizing.read(by_words, **execution)
-    names = [dialog.name for dialog in sizing.read_dialogs]
-    unread = [dialog for dialog in transcripts if dialog.name not in names]
+    names = tuple(dialog.name for dialog in sizing.read_dialogs)
+    unread = 0
+    for dialog in transcripts:
+        if dialog.name not in names and sample_of([dialog], sizes, evicting, limit):
+            unread += 1
     return ModelRead(
         title_of(model),
-        tuple(names),
+        names,
         sum(map(tokens.__getitem__, names)),
         sizing.final_readings,
         partly_read=sum(dialog not in transcripts for dialog in sizing.read_dialogs),
-        unread=sum(bool(sample_of([dialog], sizes, evicting, limit)) for dialog in unread),
+        unread=unread,
         sizes=sizing.found_sizes,
     )
 
@@ -336,11 +351,12 @@ class Sizing:
     @property
     def final_readings(self) -> dict[str, Reading]:
         """The reading of each way at the size found, or else at the first one that was read."""
-        sizes = self.found_sizes
-        return {
-            policy: readings.get(sizes.get(policy) or 0, next(iter(readings.values())))
-            for policy, readings in self.readings.items()
-        }
+        found_sizes = self.found_sizes
+        final_readings = {}
+        for policy, readings in self.readings.items():
+            size = found_sizes.get(policy) or next(iter(readings))
+            final_readings[policy] = readings[size]
+        return final_readings
 
 
 def title_of(model: AnyModel) -> str:
@@ -350,7 +366,8 @@ def title_of(model: AnyModel) -> str:
 
 def check_language(model: AnyModel, transcripts: Sequence[Transcript]) -> None:
     """Raise a ValueError where a model needs so many tokens that it hardly knows the language."""
-    text = "\n".join(chain.from_iterable(dialog.texts for dialog in transcripts))[:LANGUAGE_TEXT]
+    texts = chain.from_iterable(dialog.texts for dialog in transcripts)
+    text = "\n".join(texts)[:LANGUAGE_TEXT]
     if len(model.tokens.encode(text)[0]) > STRANGE * len(text):
         raise ValueError(f"{title_of(model)} {HARDLY_READS}")
 
@@ -366,10 +383,12 @@ def check_loss(name: str, transcripts: Sequence[Transcript], table: pd.DataFrame
 
 def _characters(transcripts: Sequence[Transcript]) -> int:
     """Return the characters of all turns, and of the names and values of calls."""
-    characters = sum(len(text) for dialog in transcripts for text in dialog.texts)
-    for call in chain.from_iterable(dialog.calls for dialog in transcripts):
-        characters += len(call.method)
-        characters += sum(len(row.slot) + len(row.value) for row in call.arguments)
+    characters = 0
+    for dialog in transcripts:
+        characters += sum(map(len, dialog.texts))
+        for call in dialog.calls:
+            characters += len(call.method)
+            characters += sum(len(row.slot) + len(row.value) for row in call.arguments)
     return characters
 
 

@@ -9,7 +9,6 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from time import perf_counter
 from typing import Unpack
 
@@ -103,9 +102,12 @@ def sizes_of(tokens: float) -> tuple[int, ...]:
     >>> sizes_of(1000)[:5], sizes_of(10)
     ((16, 20, 30, 40, 50), (16,))
     """
-    sizes = (share * tokens for share in LADDER)
-    whole = (round(size, -1) if size >= 1000 else round(size) for size in sizes)
-    return tuple(sorted({max(LEAST, int(size)) for size in whole}))
+    sizes = set[int]()
+    for share in LADDER:
+        size = share * tokens
+        rounded = round(size, -1) if size >= 1000 else round(size)
+        sizes.add(max(LEAST, int(rounded)))
+    return tuple(sorted(sizes))
 
 
 def halves_of(table: pd.DataFrame) -> dict[str, int]:
@@ -132,8 +134,13 @@ def next_place(recalls: Mapping[int, float], count: int, target: float) -> int |
     >>> next_place({9: 0.5}, 20, 0.95), next_place({9: 0.5, 10: 0.99}, 20, 0.95)
     (14, None)
     """
-    low = max((i for i, recall in recalls.items() if not reaches(recall, target)), default=-1)
-    high = min((i for i in recalls if i > low), default=count)
+    low = -1
+    high = count
+    for place, recall in sorted(recalls.items(), reverse=True):
+        if not reaches(recall, target):
+            low = place
+            break
+        high = place
     return None if high - low <= 1 else (low + high) // 2
 
 
@@ -227,17 +234,18 @@ def search(
             break
         ran = run_chunks(cases_at(settings, next_tries), jobs, **execution)
         chunks += ran
-        measured = chain.from_iterable(rows for rows, _ in filter(None, ran))
-        # Of the many metrics, the one needed.
-        recall_rows = [row for row in measured if RECALL in row]
+        recall_rows = []
+        for rows, _ in filter(None, ran):
+            recall_rows += [row for row in rows if RECALL in row]  # of the many metrics
         recalls = call_recalls(replay_tables([(recall_rows, [])])[0])
         if recalls.empty:
             break
-        of_half = halves_of(recalls)
-        both = [[name for name, half in of_half.items() if half == number] for number in (0, 1)]
-        halves = [[*of_half], *both]
-        for (name, size), rows in recalls.groupby(["policy", "budget"], sort=False):
-            tried[str(name)][sizes.index(size)] = rows.set_index("dialog").value
+        halves = [[], [], []]  # all dialogs, then those of each half
+        for name, half in halves_of(recalls).items():
+            halves[0].append(name)
+            halves[1 + half].append(name)
+        for (policy, size), measured in recalls.groupby(["policy", "budget"], sort=False):
+            tried[str(policy)][sizes.index(size)] = measured.set_index("dialog").value
         rounds += 1
     order = {name: number for number, name in enumerate(policies)}
     table, arguments = replay_tables(chunks)

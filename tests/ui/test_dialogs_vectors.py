@@ -18,7 +18,7 @@ from fdkvc.ui.lru import STORE
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict.page import vectors as page
-from fdkvc.verdict.page.vectors import VECTORS, ReadDialog, Reading, read_heads
+from fdkvc.verdict.page.vectors import VECTORS, DialogToRead, ReadDialog, read_heads
 from tests.app_pages import html, link_of, open_page, press, settled
 from tests.language_models import write_model
 from tests.ui.test_dialogs_page import no_stage, text_of, words_said
@@ -43,7 +43,7 @@ def offered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(file: DialogFile, model: str = NAME, **execution: Any) -> ReadDialog | None:
     """Let a model read the first dialog of a file."""
-    return read_heads(Reading(file.key, 0, model, file), **execution)
+    return read_heads(DialogToRead(file.key, 0, model, file), **execution)
 
 
 def test_a_model_reads_a_dialog_in_the_background_and_its_heads_are_shown() -> None:

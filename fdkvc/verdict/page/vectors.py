@@ -52,7 +52,7 @@ class NotReadError(Exception):
 
 
 @dataclass(frozen=True)
-class Reading:
+class DialogToRead:
     """A dialog that a model reads."""
 
     key: str
@@ -81,7 +81,7 @@ READ: Shelf[ReadDialog] = Shelf()
 """What models have read."""
 
 
-def read_heads(reading: Reading, **execution: Unpack[Execution]) -> ReadDialog | None:
+def read_heads(reading: DialogToRead, **execution: Unpack[Execution]) -> ReadDialog | None:
     """Let a model read a dialog, and keep what its heads computed; None once it is cancelled.
 
     Raises a ValueError if the model cannot be loaded, or the dialog is too long.
@@ -131,7 +131,7 @@ def read_heads(reading: Reading, **execution: Unpack[Execution]) -> ReadDialog |
 
 
 @cached
-def _read_at_once(reading: Reading) -> ReadDialog:
+def _read_at_once(reading: DialogToRead) -> ReadDialog:
     read = read_heads(reading)
     assert read is not None
     return read
@@ -152,7 +152,7 @@ def choose_vectors(
     if model == LETTERS:
         fields.reset(page, (KV_HEAD,))
         return None
-    reading = Reading(file.key, dialog, model, file)
+    reading = DialogToRead(file.key, dialog, model, file)
     try:
         find_model(str(MODELS[model]))
         read = _read_at_once(reading) if model == AT_ONCE else READ.get(reading)

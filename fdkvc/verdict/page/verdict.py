@@ -20,7 +20,7 @@ from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.limits import MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
-from fdkvc.core.transcripts import GIVEN_BY
+from fdkvc.core.transcripts import GIVEN_BY, Transcript
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import missing_value_notes
@@ -271,17 +271,12 @@ def _ways(file: DialogFile, encoding: Encoding) -> tuple[Policy, ...]:
     return ways_for(measured_recordings(file, encoding))
 
 
-def _shown_values(card: Card) -> list[tuple[Field, Any]]:
-    """Return the values with which the transcript shows the card's way."""
-    candidate = _shown_way(card)
-    if candidate is None:
-        return []
-    names = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != candidate]
-    names = [*names[:1], candidate.policy]
-    values: list[tuple[Field, Any]] = [(choices.POLICIES, (*names,))]
-    values.append((choices.WHOSE, candidate.policy))
-    values.append((choices.BUDGET, shown_size(candidate.tried)))
-    return values
+def _shown_values(card: Card, candidate: Way) -> list[tuple[Field, Any]]:
+    """Return the values with which the transcript shows a way, beside another one of the card."""
+    others = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != candidate]
+    names = (*others[:1], candidate.policy)
+    size = shown_size(candidate.tried)
+    return [(choices.POLICIES, names), (choices.WHOSE, candidate.policy), (choices.BUDGET, size)]
 
 
 def _shown_way(card: Card) -> Way | None:
@@ -367,11 +362,12 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         marks.append(("today", loss.today.policy, size, loss.recall[0]))
     if best is not None and best.size is not None and card.pays:
         marks.append(("recommended", best.policy, best.size, best.recall))
-    readings = [
-        (row.policy, row.size, row.reading.right / row.reading.values, *row.reading.interval)
-        for row in card.ways
-        if row.policy in names and row.size and row.reading is not None and row.reading.values
-    ]
+    readings = []
+    for row in card.ways:
+        reading = row.reading
+        if row.policy in names and row.size and reading is not None and reading.values:
+            share = reading.right / reading.values
+            readings.append((row.policy, row.size, share, *reading.interval))
     points = pd.DataFrame(marks, columns=["label", "policy", "budget", "mean"])
     read = pd.DataFrame(readings, columns=["policy", "budget", "mean", "ci_low", "ci_high"])
     shown = [name for name in names if name in {*means.policy, *read.policy}]
@@ -415,9 +411,8 @@ def open_loss(
 
     It is shown under these policies, by default under those on the page.
     """
-    dialog = [transcript.name for transcript in file.transcripts].index(row["dialog"])
-    measured_names = [transcript.name for transcript in transcripts_of(recordings)]
-    evidence = recordings[measured_names.index(row["dialog"])].evidence
+    dialog = _place(file.transcripts, row["dialog"])
+    evidence = recordings[_place(transcripts_of(recordings), row["dialog"])].evidence
     policies = policies or held(page, choices.POLICIES)
     if row["policy"] not in policies:  # such as one with the prompt pinned
         policies = (*policies[: MAX_LANES - 1], row["policy"])
@@ -434,24 +429,33 @@ def open_loss(
     fields.hold_and_rerun(page, values)
 
 
+def _place(transcripts: Sequence[Transcript], name: str) -> int:
+    """Return the place of the dialog of this name."""
+    return [transcript.name for transcript in transcripts].index(name)
+
+
 def _show_setting(
     page: str, file: DialogFile, replayed: ReplayRun, card: Card, scroll: bool = False
 ) -> None:
     """Show the card's way at its worst loss, if there is a way, and rerun the page."""
-    values = _shown_values(card)
     candidate = _shown_way(card)
     if candidate is None:
         return
+    values = _shown_values(card, candidate)
+    _, names = values[0]
     for row in worst_losses(replayed.lost(candidate.policy, candidate.tried), 1).to_dict("records"):
-        open_loss(page, file, replayed.recordings, row, values[0][1], scroll)
+        open_loss(page, file, replayed.recordings, row, names, scroll)
     fields.hold_and_rerun(page, values)  # nothing was lost
 
 
 def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line and the files."""
     file = known.run.file
-    shown_values = _shown_values(card) if card.best is not None else []
-    if any(held(page, field) != value for field, value in shown_values[1:]) and st.button(
+    is_shown = card.best is None
+    if card.best is not None:
+        _, *way_and_size = _shown_values(card, card.best)
+        is_shown = all(held(page, field) == value for field, value in way_and_size)
+    if not is_shown and st.button(
         "Show this setting in the transcript",
         key=f"{page}/verdict/show",
         icon=":material/visibility:",
