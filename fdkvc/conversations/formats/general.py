@@ -11,9 +11,10 @@
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from itertools import count as counter
 from typing import Any
 
@@ -78,6 +79,8 @@ class Items:
     """The objects, each as `unwrapped` returns it."""
     value: Any
     """The list or object that has them."""
+    raw: Sequence[JsonObject]
+    """The objects as the file has them."""
     owners: tuple[Any, ...]
     """The lists and objects around it, from the outermost."""
 
@@ -135,33 +138,37 @@ class Reading:
     def messages(self, listed: Items, unread: Unread) -> Iterator[Placed]:
         """Yield the messages of a list; count objects without a known speaker."""
         for number, item in enumerate(listed.items):
-            location = f"{listed.place}, item {number}"
-            if not self.speaker:
-                question, answered = _sides_of(item)
-                for name, role in ((question, "user"), (answered, "assistant")):
-                    if not name:
-                        continue
-                    fields = item[name] if isinstance(item[name], dict) else {"content": item[name]}
-                    yield {**fields, "role": role}, location
-                unread.fields(item, (question, answered))
-                continue
-            role = speaker_of(item, self.speaker)
-            unread.add(OTHER_BRANCH, len(of_kind(item.get(SWIPES[0]), list)[1:]))
-            item = restated(item, *SWIPES)
-            word_fields = {self.words, "content", *WORDS, *filter(is_call_field, item)}
-            if role and word_fields.isdisjoint(item):
-                unread.fields(item, (self.speaker,))
-            elif role:
-                message = restated(item, self.speaker, role=role)
-                if self.words not in ("content", *WORDS):
-                    message = restated(message, self.words, content=item.get(self.words))
-                yield message, location
-            else:
-                names = (self.speaker, *SPEAKERS)
-                field = next((name for name in names if field_at(item, name)), "")
-                name = clean_name(str(field_at(item, field)))[:40]
-                kind = f"item of {field} {name!r}" if field else "item without a speaker"
-                unread.add(kind, has_words(item))
+            read = self._message if self.speaker else _exchange
+            for message in read(item, unread):
+                yield message, f"{listed.place}, item {number}"
+
+    def _message(self, item: Fields, unread: Unread) -> Iterator[Fields]:
+        """Yield an object as a message, if it has words of a known speaker."""
+        role = speaker_of(item, self.speaker)
+        unread.add(OTHER_BRANCH, len(of_kind(item.get(SWIPES[0]), list)[1:]))
+        item = restated(item, *SWIPES)
+        if not role:
+            field = next((name for name in (self.speaker, *SPEAKERS) if field_at(item, name)), "")
+            name = clean_name(str(field_at(item, field)))[:40]
+            kind = f"item of {field} {name!r}" if field else "item without a speaker"
+            unread.add(kind, has_words(item))
+        elif {self.words, "content", *WORDS, *filter(is_call_field, item)}.isdisjoint(item):
+            unread.fields(item, (self.speaker,))
+        else:
+            message = restated(item, self.speaker, role=role)
+            if self.words not in ("content", *WORDS):
+                message = restated(message, self.words, content=item.get(self.words))
+            yield message
+
+
+def _exchange(item: Fields, unread: Unread) -> Iterator[Fields]:
+    """Yield what was asked and what was answered as messages."""
+    sides = _sides_of(item)
+    for name, role in zip(sides, ("user", "assistant"), strict=True):
+        if name:
+            words = item[name]
+            yield {**(words if isinstance(words, dict) else {"content": words}), "role": role}
+    unread.fields(item, sides)
 
 
 def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], str]:
@@ -178,28 +185,37 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         needs = "a speaker, such as 'role', and words, such as 'content'"
         raise ValueError(f"{_seems(value)}; no list in it has objects with {needs}")
     chosen_readings = _with_sequel(readings)
+    reading, *sequels = chosen_readings
     unread = Unread()
-    _count_beside(
-        value, [listed for reading in chosen_readings for listed in reading.lists], unread
-    )
-    trees = [tree for listed in chosen_readings[0].lists for tree in _trees_of(listed, unread)]
+    _count_beside(_lists_of(chosen_readings), unread)
+    trees: list[Items] = []
+    for listed in reading.lists:
+        trees += _trees_of(listed, unread)
     unread.update(dict(left_out(len(trees), "dialog")))
     dialogs: list[Transcript | SkippedError] = []
     for number in places_of_sample(len(trees)):
         tree = trees[number]
-        messages = [*chosen_readings[0].messages(tree, unread)]
-        for sequel in chosen_readings[1:]:
+        messages = [*reading.messages(tree, unread)]
+        for sequel in sequels:
             for row in sequel.by_root.get(tree.side[0], ()):
                 messages += sequel.messages(row, unread)
         dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
         unread = Unread()
-    for listed in chosen_readings[0].lists:
-        _check_speakers(listed, listed.place)
-    read_items = {id(item) for tree in trees for item in tree.items if not _is_notice(item)}
-    items = [item for listed in chosen_readings[0].lists for item in listed.items]
-    passed_over = word_counts([item for item in items if id(item) not in read_items])
+    for listed in reading.lists:
+        _check_speakers(listed)
+    read_items = {id(item) for item in _items_of(trees)}
+    items = _items_of(reading.lists)
+    passed_over = [item for item in items if id(item) not in read_items or _is_notice(item)]
     _check_covered(value, passed_over, dialogs, readings)
     return dialogs, _sentence(chosen_readings, dialogs)
+
+
+def _lists_of(readings: Iterable[Reading]) -> list[Items]:
+    return [*chain.from_iterable(reading.lists for reading in readings)]
+
+
+def _items_of(lists: Iterable[Items]) -> list[Fields]:
+    return [*chain.from_iterable(listed.items for listed in lists)]
 
 
 def _seems(value: Any) -> str:
@@ -290,10 +306,10 @@ def items_in(value: Any) -> Iterator[Items]:
     while waiting:
         path, child, owners = waiting.popleft()
         listed = [*child.values()] if isinstance(child, dict) else child
-        objects = [item for item in listed if isinstance(item, dict)]
+        objects = objects_of(listed)
         is_list = isinstance(child, list) or any(map(_has_parent, objects))
         if is_list and objects and len(objects) == len(listed):
-            yield Items(path, [*map(unwrapped, objects)], child, owners)
+            yield Items(path, [*map(unwrapped, objects)], child, objects, owners)
         named = child.items() if isinstance(child, dict) else enumerate(child)
         for name, item in named:
             if isinstance(item, dict | list) and item and name not in LISTS:
@@ -317,11 +333,8 @@ def speaker_of(item: JsonObject, path: str) -> str:
     if isinstance(value, bool):
         is_named = bare(path.rpartition("/")[2]) in IS_USER
         return ("user" if value else "assistant") if is_named else ""
-    return (
-        value
-        if path == "role" and isinstance(value, str) and not role_of_name(value)
-        else role_of_name(value)
-    )
+    role = role_of_name(value)
+    return value if path == "role" and isinstance(value, str) and not role else role
 
 
 def _readings(value: Any) -> Iterator[Reading]:
@@ -332,7 +345,7 @@ def _readings(value: Any) -> Iterator[Reading]:
         places.setdefault(names, []).append(listed)
     check_most("the file has lists of objects at", len(places), "places", MAX_PLACES)
     for lists in places.values():
-        items = [item for listed in lists for item in listed.items]
+        items = _items_of(lists)
         speaker = _speaker_field(items)
         words = _words_field(items, speaker)
         sides = [*map(_sides_of, items)]
@@ -397,11 +410,12 @@ def _is_notice(item: JsonObject) -> bool:
 
 def _sides_of(item: JsonObject) -> tuple[str, str]:
     """Return the fields with what was asked and what was answered, "" for a side without words."""
-    asked, answered = (
-        next((name for name in item if bare(name) in names and has_words(item[name])), "")
-        for names in (ASKS, ANSWERS)
-    )
-    return asked, answered
+    return _side_of(item, ASKS), _side_of(item, ANSWERS)
+
+
+def _side_of(item: JsonObject, names: Sequence[str]) -> str:
+    filled = (name for name in item if bare(name) in names and has_words(item[name]))
+    return next(filled, "")
 
 
 # ------------------------------------------------------------------------------- what is covered
@@ -431,20 +445,20 @@ def _is_aside(name: str) -> bool:
     return is_thinking(name) or name in LISTS or name in SWIPES
 
 
-def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
+def _count_beside(lists: Sequence[Items], unread: Unread) -> None:
     """Count what stands beside the lists that are read, and does not repeat their words."""
     spoken = word_counts([listed.value for listed in lists])
-    ancestors = {id(owner): owner for listed in lists for owner in listed.owners}
+    ancestors: dict[int, Any] = {}
+    for listed in lists:
+        ancestors |= zip(map(id, listed.owners), listed.owners, strict=True)
     read = {id(listed.value) for listed in lists} | ancestors.keys()
     for owner in ancestors.values():
         if isinstance(owner, dict):
-            inside = {name for name, child in owner.items() if id(child) in read}
-            repeated = {
-                name
-                for name in owner.keys() - inside
-                if (counts := word_counts(owner[name])) and counts <= spoken
-            }
-            unread.fields(owner, {*inside, *repeated, *LISTS, *filter(is_prompt, owner)})
+            names = {*LISTS, *filter(is_prompt, owner)}
+            for name, child in owner.items():
+                if id(child) in read or Counter() < word_counts(child) <= spoken:
+                    names.add(name)
+            unread.fields(owner, names)
         else:
             siblings = [item for item in owner if id(item) not in read]
             unread.add("item beside the messages", sum(map(has_words, siblings)))
@@ -452,7 +466,7 @@ def _count_beside(value: Any, lists: Sequence[Items], unread: Unread) -> None:
 
 def _check_covered(
     value: Any,
-    passed_over: Counter[str],
+    passed_over: list[Fields],
     dialogs: Sequence[Transcript | SkippedError],
     readings: Sequence[Reading],
 ) -> None:
@@ -466,7 +480,7 @@ def _check_covered(
             texts += [call.method, *(argument.value for argument in call.arguments)]
         for text in texts:
             spoken.update(re.findall(r"\w+", text))
-    total = word_counts(value) - passed_over
+    total = word_counts(value) - word_counts(passed_over)
     covered = sum((total & spoken).values()) / max(sum(total.values()), 1)
     if total and covered < MIN_COVERED:
         best, *other_readings = readings
@@ -479,16 +493,16 @@ def _check_covered(
         )
 
 
-def _check_speakers(listed: Items, place: str) -> None:
+def _check_speakers(listed: Items) -> None:
     """Raise a ValueError if some objects of a list name their speaker in another field."""
-    raw = listed.value.values() if isinstance(listed.value, dict) else listed.value
-    fields = [
-        name for item in raw for name in ("role", "type") if role_of_name(item.get(name)) in NAMED
+    counts = [
+        sum(role_of_name(item.get(name)) in NAMED for item in listed.raw)
+        for name in ("role", "type")
     ]
-    if len({*fields}) > 1 and len(fields) <= len(listed.items):
+    if all(counts) and sum(counts) <= len(listed.items):
         raise ValueError(
-            f"{place}: of its messages, {fields.count('role')} name their speaker in 'role' and "
-            f"{fields.count('type')} in 'type': give all as one"
+            f"{listed.place}: of its messages, {counts[0]} name their speaker in 'role' and "
+            f"{counts[1]} in 'type': give all as one"
         )
 
 
@@ -496,16 +510,16 @@ def _sentence(
     chosen_readings: Sequence[Reading], dialogs: Sequence[Transcript | SkippedError]
 ) -> str:
     """Say how a file is read."""
-    lists = [listed for reading in chosen_readings for listed in reading.lists]
-    items = [item for listed in lists for item in listed.items]
+    lists = _lists_of(chosen_readings)
+    items = _items_of(lists)
     reading = chosen_readings[0]
     places = " and ".join(f"`{row.lists[0].place}`" for row in chosen_readings)
     fields = f"words from {reading.words}"
     if reading.speaker:
         named = _written_name(lists[0], reading.speaker)
         fields = f"speaker from `{named}`, words from `{reading.words}`"
-    calls = [name for item in items for name in item if is_call_field(name)]
-    called = f", calls from `{calls[0]}`" if calls else ""
+    call_field = next(filter(is_call_field, chain.from_iterable(items)), "")
+    called = f", calls from `{call_field}`" if call_field else ""
     silent = 0
     for dialog in dialogs:
         if isinstance(dialog, Transcript):
@@ -519,10 +533,9 @@ def _sentence(
 
 def _written_name(listed: Items, speaker: str) -> str:
     """Return the field with the speaker as the file has it."""
-    for item in listed.value.values() if isinstance(listed.value, dict) else listed.value:
-        inside = [(f"{name}.", child) for name, child in item.items() if isinstance(child, dict)]
-        for prefix, owner in [("", item), *inside]:
+    for item in listed.raw:
+        for prefix, owner in [("", item), *((f"{name}.", child) for name, child in item.items())]:
             for name in (speaker, *SPEAKERS):
-                if role_of_name(owner.get(name)):
+                if isinstance(owner, dict) and role_of_name(owner.get(name)):
                     return f"{prefix}{name}"
     return speaker.replace("/", ".")
