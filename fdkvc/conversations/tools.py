@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-from fdkvc.core.json_input import JsonObject, objects_of, of_kind, parse_within
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind, only, parse_within
 from fdkvc.core.transcripts import Mention, SkippedError, Tool, Transcript, Turn, clean_name
 from fdkvc.core.unread import Unread, has_words
 
@@ -38,7 +38,7 @@ def listed_tools(value: JsonObject, unread: Unread) -> tuple[Tool, ...]:
             if not isinstance(listed, list):
                 unread.add(f"field {name!r}", has_words(listed))
                 continue
-            for item in chain(*(_declared(_parsed(entry)) for entry in listed)):
+            for item in chain.from_iterable(map(_declared, map(_parsed, listed))):
                 tool = _tool(item)
                 if tool is not None:
                     tools.append(tool)
@@ -90,8 +90,8 @@ def _tool(value: Any) -> Tool | None:
     elif isinstance(schema, dict) and "type" not in schema:  # the slots themselves
         slots = {slot: part for slot, part in schema.items() if isinstance(part, dict)}
     listed = slots if isinstance(slots, dict | list) else ()
-    names = (slot for slot in listed if isinstance(slot, str))
-    return Tool(clean_name(tool["name"]), tuple(sorted(map(clean_name, names))))
+    names = map(clean_name, only(listed, str))
+    return Tool(clean_name(tool["name"]), tuple(sorted(names)))
 
 
 def _is_described(value: Any) -> bool:
@@ -153,17 +153,13 @@ def begin_with_tools(transcript: Transcript) -> Transcript:
         replace(demand, turn=demand.turn + 1, mentions=tuple(map(_later, demand.mentions)))
         for demand in transcript.demands
     )
-    calls = (
-        replace(
-            call,
-            turn=call.turn + 1,
-            arguments=tuple(
-                argument._replace(mention=argument.mention and _later(argument.mention))
-                for argument in call.arguments
-            ),
-        )
-        for call in transcript.calls
-    )
+    calls = []
+    for call in transcript.calls:
+        arguments = []
+        for argument in call.arguments:
+            mention = argument.mention and _later(argument.mention)
+            arguments.append(argument._replace(mention=mention))
+        calls.append(replace(call, turn=call.turn + 1, arguments=tuple(arguments)))
     return replace(
         transcript,
         turns=(Turn(speaker, tools_text(transcript.tools), kind="system"), *transcript.turns),

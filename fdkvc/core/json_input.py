@@ -7,7 +7,7 @@ import stat
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from fdkvc.core.limits import (
 )
 from fdkvc.core.parameters import check_most
 from fdkvc.core.words import error_reason
+
+T = TypeVar("T")
 
 JsonObject = Mapping[str, Any]
 """An object of JSON, which is not changed."""
@@ -188,7 +190,17 @@ def of_kind(value: Any, kind: type) -> Any:
 
 def objects_of(value: Any) -> list[Fields]:
     """Return the objects in a list; none of any other value."""
-    return [item for item in of_kind(value, list) if isinstance(item, dict)]
+    return only(of_kind(value, list), dict)
+
+
+def only(values: Iterable[Any], kind: type[T]) -> list[T]:
+    """Return the values of a kind."""
+    return [value for value in values if isinstance(value, kind)]
+
+
+def field_with(owner: JsonObject, names: Iterable[str], kind: Any) -> str:
+    """Return the first of some fields that has a value of a kind, "" if none has."""
+    return next((name for name in names if isinstance(owner.get(name), kind)), "")
 
 
 def objects(values: Iterable[Any], noun: str, place: str) -> Iterator[tuple[Fields, str]]:

@@ -39,7 +39,7 @@ from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.extensions import register_installed
-from fdkvc.core.json_input import JsonObject, check_structure, parse_json, read_bytes
+from fdkvc.core.json_input import JsonObject, check_structure, only, parse_json, read_bytes
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
     MAX_DIALOG_FILE_LINES,
@@ -159,8 +159,8 @@ def read_dialogs(
     else:
         check_structure(text.encode())
         dialogs, reading = _conversations(text, ending == "jsonl", calls)
-    skipped = tuple(str(dialog) for dialog in dialogs if isinstance(dialog, SkippedError))
-    transcripts = [dialog for dialog in dialogs if isinstance(dialog, Transcript)]
+    skipped = tuple(map(str, only(dialogs, SkippedError)))
+    transcripts = only(dialogs, Transcript)
     if not transcripts:
         if skipped and log and log.sessions:  # a session of one long context, say
             raise SkippedError(skipped[0])
@@ -228,9 +228,8 @@ def _conversations(
     """Return the dialogs of JSON, and how they are read if no format fits them."""
     values = _lines(text) if by_line or _is_lines(text) else parse_json(text)
     dialogs, file_unread = _dialogs_in(values)
-    objects = [dialog for dialog in dialogs if isinstance(dialog, dict)]
-    formats = [*map(_format_of, objects)]
-    if objects and not any(formats):
+    formats = [*map(_format_of, only(dialogs, dict))]
+    if formats and not any(formats):
         return general.read_any(values, calls)
     try:
         transcripts = [*read_each(_read, dialogs, "dialog", 0, calls, file_unread)]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from fdkvc.conversations.formats.base import restated
-from fdkvc.core.json_input import JsonObject, json_only, parse_within
+from fdkvc.core.json_input import JsonObject, field_with, json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 from fdkvc.core.words import name_list
@@ -81,11 +81,9 @@ def as_call(value: Any) -> JsonObject | None:
         value = value["function"]
     if not isinstance(value, dict):
         return None
-    named = next((name for name in METHODS if isinstance(value.get(name), str)), None)
-    given_field = next(
-        (name for name in ARGUMENTS if isinstance(value.get(name), dict | str)), None
-    )
-    if named is None or given_field is None:
+    named = field_with(value, METHODS, str)
+    given_field = field_with(value, ARGUMENTS, dict | str)
+    if not (named and given_field):
         return None
     function = {"name": value[named], "arguments": value[given_field]}
     return restated(value, named, given_field, **function)
@@ -169,9 +167,8 @@ def _tagged(text: str) -> dict[str, Any]:
         place = tag.end()
     if place < len(text):
         return {}
-    return {
-        name: tag_values if tag_values[1:] else tag_values[0] for name, tag_values in values.items()
-    }
+    singles = {name: found[0] for name, found in values.items() if len(found) == 1}
+    return values | singles
 
 
 def cut_calls(text: str, unread: Unread) -> tuple[str, list[JsonObject]]:
@@ -195,8 +192,8 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[JsonObject]]:
         for preceding, inside in blocks(text, opening, closing):
             calls = calls_in(inside) if inside else []
             if opening in named:
-                given_field = _tagged(inside or "")
-                calls = [{"name": named[opening], "arguments": given_field}] if given_field else []
+                arguments = _tagged(inside or "")
+                calls = [{"name": named[opening], "arguments": arguments}] if arguments else []
             all_calls += calls
             is_kept = inside is not None and not calls
             word_pieces.append(f"{preceding}{opening}{inside}{closing}" if is_kept else preceding)
@@ -209,9 +206,9 @@ def cut_thinking(text: str, unread: Unread) -> str:
     """Return an assistant's words without its thinking, which may lack its beginning or end."""
     for opening, closing in THINKING_TAGS:
         if closing in text or text.lstrip().startswith(opening):
-            pieces: Sequence[tuple[str, str | None]] = [*blocks(text, opening, closing)]
-            thought = [inside for _, inside in pieces if inside is not None]
+            pieces = [*blocks(text, opening, closing)]
             words = [preceding for preceding, _ in pieces]
+            thought = [inside for _, inside in pieces[:-1]]
             begin, tag, position = words[-1].partition(closing)
             if tag and not thought:  # the chat template has the opening tag
                 thought, words = [begin], [position]

@@ -12,7 +12,6 @@ after a boundary they stayed; other lines that neither a person nor a model wrot
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import (
@@ -23,7 +22,7 @@ from fdkvc.conversations.formats.agents import (
     unread_line,
 )
 from fdkvc.conversations.formats.base import Placed
-from fdkvc.core.json_input import JsonObject, objects_of, of_kind
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind, only
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -205,11 +204,12 @@ class _Reader(Reader):
             return
         metadata = _field(boundary[0], "compactMetadata", dict) if boundary else {}
         stays, agent.late = self._preserved(metadata, agent)
+        parts = []
+        if summary is not None:
+            parts = [part for part, _ in turns_of_answer(summary, place, self.unread)]
         agent.compact(
-            place if boundary is None else boundary[1],
-            []
-            if summary is None
-            else [part for part, _ in turns_of_answer(summary, place, self.unread)],
+            boundary[1] if boundary else place,
+            parts,
             stays,
             (_count(metadata, "preTokens"), _count(metadata, "postTokens")),
             trigger=clean_name(_field(metadata, "trigger", str)),
@@ -231,11 +231,13 @@ class _Reader(Reader):
         named = _field(metadata, "preservedMessages", dict)
         if named:
             uuids = _texts(named, "allUuids") or _texts(named, "uuids")
-            spans = [self.spans[uuid] for uuid in uuids if uuid in self.spans]
-            ranges = (range(first, end) for owner, first, end in spans if owner is agent)
-            return {*chain.from_iterable(ranges)}, {*uuids} - self.spans.keys()
+            stays = set[int]()
+            for uuid in self.spans.keys() & {*uuids}:
+                owner, first, end = self.spans[uuid]
+                stays.update(range(first, end) if owner is agent else ())
+            return stays, {*uuids} - self.spans.keys()
         segment = _field(metadata, "preservedSegment", dict)
-        head, tail = (_field(segment, f"{end}Uuid", str) for end in ("head", "tail"))
+        head, tail = _field(segment, "headUuid", str), _field(segment, "tailUuid", str)
         late = {head, tail} - {"", *self.spans}
         if head not in self.spans:
             return set(), late
@@ -267,8 +269,8 @@ def _waited(attached: JsonObject) -> bool:
 def attached_name(attached: JsonObject) -> str:
     """Return the path or name of what is attached, or else its type."""
     fields = ("filename", "displayPath", "path", "planFilePath", "name", "type")
-    names = map(attached.get, fields)
-    return next((clean_name(name) for name in names if isinstance(name, str) and name), "unnamed")
+    names = filter(None, only(map(attached.get, fields), str))
+    return next(map(clean_name, names), "unnamed")
 
 
 def attached_text(attached: JsonObject) -> str:
@@ -298,7 +300,7 @@ def _field(owner: JsonObject, name: str, kind: type) -> Any:
 
 
 def _texts(owner: JsonObject, name: str) -> list[str]:
-    return [value for value in _field(owner, name, list) if isinstance(value, str)]
+    return only(_field(owner, name, list), str)
 
 
 def _count(owner: JsonObject, name: str) -> int | None:

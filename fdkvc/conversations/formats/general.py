@@ -13,7 +13,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from itertools import count as counter
 from typing import Any
@@ -34,7 +34,14 @@ from fdkvc.conversations.formats.parts import is_call_field
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import Fields, JsonObject, objects_of, of_kind, parse_within
+from fdkvc.core.json_input import (
+    Fields,
+    JsonObject,
+    objects_of,
+    of_kind,
+    only,
+    parse_within,
+)
 from fdkvc.core.limits import MAX_DIALOGS, MAX_PLACES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import ASSISTANTS, USERS, SkippedError, Transcript, clean_name
@@ -87,8 +94,7 @@ class Items:
     @cached_property
     def place(self) -> str:
         """Where it is, as people write it, without the numbers of items."""
-        names = [name for name in self.path if isinstance(name, str)]
-        return clean_name(".".join(names)) or "the file"
+        return clean_name(".".join(only(self.path, str))) or "the file"
 
     @cached_property
     def side(self) -> tuple[Path, str]:
@@ -116,7 +122,7 @@ class Reading:
     @property
     def place(self) -> tuple[str, ...]:
         """The names of fields that lead to its lists."""
-        return tuple(name for name in self.lists[0].path if isinstance(name, str))
+        return tuple(only(self.lists[0].path, str))
 
     @cached_property
     def by_root(self) -> Mapping[Path, Sequence[Items]]:
@@ -148,7 +154,7 @@ class Reading:
         unread.add(OTHER_BRANCH, len(of_kind(item.get(SWIPES[0]), list)[1:]))
         item = restated(item, *SWIPES)
         if not role:
-            field = next((name for name in (self.speaker, *SPEAKERS) if field_at(item, name)), "")
+            field = next(filter(partial(field_at, item), (self.speaker, *SPEAKERS)), "")
             name = clean_name(str(field_at(item, field)))[:40]
             kind = f"item of {field} {name!r}" if field else "item without a speaker"
             unread.add(kind, has_words(item))
@@ -203,7 +209,7 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         unread = Unread()
     for listed in reading.lists:
         _check_speakers(listed)
-    read_items = {id(item) for item in _items_of(trees)}
+    read_items = {*map(id, _items_of(trees))}
     items = _items_of(reading.lists)
     passed_over = [item for item in items if id(item) not in read_items or _is_notice(item)]
     _check_covered(value, passed_over, dialogs, readings)
@@ -231,7 +237,7 @@ def _dialog(
     """Return a dialog, with the system prompt and the tools of the object around its messages."""
     root = listed.side[0]
     ancestors = listed.owners[: len(root) + 1] if root else listed.owners
-    owner = next((owner for owner in reversed(ancestors) if isinstance(owner, dict)), {})
+    owner = only([{}, *ancestors], dict)[-1]
     try:
         placed = [*prompts_beside(owner, place), *messages]
         return conversation(owner, place, placed, calls, unread)
@@ -241,7 +247,7 @@ def _dialog(
 
 def _trees_of(listed: Items, unread: Unread) -> list[Items]:
     """Return the messages of a list: all of them, or the branch that is read of each tree."""
-    leaves = [field_of(owner, LEAVES) for owner in listed.owners if isinstance(owner, dict)]
+    leaves = [field_of(owner, LEAVES) for owner in only(listed.owners, dict)]
     leaf = next(filter(None, reversed(leaves)), "")
     trees = branches([(item, item) for item in listed.items], leaf, listed.place)
     unread.add(OTHER_BRANCH, len(listed.items) - sum(map(len, trees)))
@@ -437,8 +443,11 @@ def word_counts(value: Any) -> Counter[str]:
             waiting += [(name, item) for item in child]
         elif has_words(child, name):
             texts.add(without_details(child))
-    sentences = [text for text in texts if not re.fullmatch(r"[\w.:/-]+", text, re.ASCII)]
-    return Counter(word for text in sentences for word in re.findall(r"\w+", text))
+    counts: Counter[str] = Counter()
+    for text in texts:
+        if not re.fullmatch(r"[\w.:/-]+", text, re.ASCII):
+            counts.update(re.findall(r"\w+", text))
+    return counts
 
 
 def _is_aside(name: str) -> bool:

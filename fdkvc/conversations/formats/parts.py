@@ -10,12 +10,20 @@ message of a tool. `text_of` then reads its words.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from typing import Any, Literal
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.calls import ARGUMENTS, METHODS, UNKNOWN_CALL, calls_in
-from fdkvc.core.json_input import Fields, JsonObject, check_object, optional, parse_within, require
+from fdkvc.core.json_input import (
+    Fields,
+    JsonObject,
+    check_object,
+    field_with,
+    optional,
+    parse_within,
+    require,
+)
 from fdkvc.core.unread import Unread, bare, is_thinking
 from fdkvc.core.words import name_list, name_set
 
@@ -88,8 +96,8 @@ def is_call_field(name: str) -> bool:
 
 def call_id(owner: JsonObject) -> str:
     """Return the id of a call that it or its result names, "" if it names none."""
-    named = (owner[field] for field in CALL_IDS if isinstance(owner.get(field), str))
-    return next(named, "")
+    field = field_with(owner, CALL_IDS, str)
+    return owner[field] if field else ""
 
 
 @lru_cache(maxsize=1024)
@@ -118,7 +126,7 @@ def turns_of_parts(message: JsonObject, place: str, unread: Unread) -> Iterator[
             yield {**message, "tool_calls": []}, place
             return
         parts = [parts] if parts else []
-    typed = [typed_part for part in parts for typed_part in _typed(part, message, place, unread)]
+    typed = [*chain.from_iterable(_typed(part, message, place, unread) for part in parts)]
     for name in call_fields:
         calls = _calls_beside(message, name, place, unread)
         # The AI SDK's calls were made before the words.
@@ -175,8 +183,7 @@ def _turns_of(typed: Iterable[Fields], role: Any, unread: Unread) -> list[Fields
 
 def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterator[Fields]:
     """Yield a part with its ``type``, also if only a field says what it is."""
-    part = {"text": part} if isinstance(part, str) else part
-    part = check_object(part, f"{place}: a part of 'content'")
+    part = _as_part(part, place)
     if part.get("type") == "message" and isinstance(part.get("content"), list):
         for child in part["content"]:
             yield from _typed(child, message, place, unread)
@@ -206,6 +213,15 @@ def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterat
             yield restated(fields, "kind", type=kind)
         case _:
             yield fields
+
+
+def _as_part(part: Any, place: str) -> Fields:
+    """Return a part as an object, also if it is a text; a ValueError if it is neither."""
+    return check_object({"text": part} if isinstance(part, str) else part, _place_of_part(place))
+
+
+def _place_of_part(place: str) -> str:
+    return f"{place}: a part of 'content'"
 
 
 def _is_silent(name: str) -> bool:
@@ -288,8 +304,8 @@ def _calls_in(part: JsonObject, kind: str, unread: Unread) -> Iterator[tuple[Fie
 
 def _function(call: JsonObject, key: str, returned: str = "") -> Fields:
     """Return a call with ``id``, ``name`` and ``arguments``, by whatever fields these have."""
-    name = next((field for field in METHODS if isinstance(call.get(field), str)), "name")
-    argument_field = next((field for field in GIVEN if call.get(field)), "")
+    name = field_with(call, METHODS, str) or "name"
+    argument_field = next(filter(call.get, GIVEN), "")
     arguments = call[argument_field] if argument_field else call.get("arguments", {})
     function_fields = {"id": key, "name": call.get(name), "arguments": arguments}
     return restated(call, name, argument_field, returned, *NAMES) | function_fields
@@ -324,9 +340,8 @@ def text_of(message: JsonObject, place: str, unread: Unread) -> str:
         return json.dumps(content, ensure_ascii=False)
     if isinstance(content, list):
         for part in content:
-            part = {"text": part} if isinstance(part, str) else part
-            part = check_object(part, f"{place}: a part of 'content'")
-            texts += _texts(part, is_result(message), f"{place}: a part of 'content'", unread)
+            part = _as_part(part, place)
+            texts += _texts(part, is_result(message), _place_of_part(place), unread)
     else:
         texts.insert(0, optional(message, "content", str, place))
     return "\n".join(filter(None, texts))
@@ -344,12 +359,10 @@ def _texts(part: JsonObject, in_result: bool, place: str, unread: Unread) -> Ite
         named = (name for name in (field, "value", "content") if name in part)
         field = next(named, field)
         child = part.get(field)
-        yield require(
-            child if isinstance(child, dict) else part,
-            "value" if isinstance(child, dict) else field,
-            str,
-            place,
-        )
+        if isinstance(child, dict):
+            yield require(child, "value", str, place)
+        else:
+            yield require(part, field, str, place)
         unread.fields(part, {field, *filter(_is_silent, part)})
     elif "type" in part:
         unread.part(str(kind))

@@ -67,7 +67,7 @@ def turns_of_items(
         if kind == "agent_message":  # what another agent answers
             item = restated(item, "content", output=item.get("content"))
             kind = "agent_message_output"
-        returned = next((item[field] for field in RETURNED if item.get(field)), None)
+        returned = next(filter(None, map(item.get, RETURNED)), None)
         returned = [returned] if "type" in of_kind(returned, dict) else returned
         message: JsonObject = item
         if kind.endswith("_call"):
@@ -98,7 +98,7 @@ def _called(item: JsonObject, kind: str) -> JsonObject:
     """Return a call with ``name`` and ``arguments``."""
     if kind == "function_call":
         return item
-    field = next((field for field in GIVEN if item.get(field)), "arguments")
+    field = next(filter(item.get, GIVEN), "arguments")
     arguments = item.get(field, {})
     if field != "arguments" and not isinstance(arguments, dict):
         arguments = {field: arguments}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import JsonObject, listed_objects, optional, require
+from fdkvc.core.json_input import JsonObject, listed_objects, only, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -21,9 +21,8 @@ USER_DATA = ("location", "timestamp", "username", "session_token")
 
 def _about(value: JsonObject, place: str) -> tuple[str, str]:
     """Return the cluster of a conversation, and no name of its own."""
-    suites = optional(value, "suites_used", list, place)
-    names = sorted(suite for suite in suites if isinstance(suite, str))
-    return clean_name(" + ".join(names)), ""
+    suites = only(optional(value, "suites_used", list, place), str)
+    return clean_name(" + ".join(sorted(suites))), ""
 
 
 def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
