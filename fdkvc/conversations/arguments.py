@@ -89,8 +89,7 @@ def age_of(age: int) -> str:
 def forgotten(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return the arguments that were no longer cached, oldest mention first."""
     lost = arguments[arguments.held < 1]
-    ascending = [*(True for _ in CASE), False]
-    in_order = lost.sort_values([*CASE, "age"], ascending=ascending, kind="stable")
+    in_order = lost.sort_values([*CASE, "age"], ascending=[True, True, False], kind="stable")
     return in_order.reset_index(drop=True)
 
 

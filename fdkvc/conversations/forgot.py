@@ -203,13 +203,12 @@ def forgot(
     compared_numbers = selection[-MAX_COMPARED_COMPACTIONS:]
     for number in selection:
         on_progress(number, total)
-        needs, returned = history.needs[number], history.returned[number]
         result = Forgot(
             session,
             number,
             size or _size(session, number),
-            tuple(needs),
-            tuple(returned),
+            tuple(history.needs[number]),
+            tuple(history.returned[number]),
             history.call_counts(number),
             history.calls_to_edit(number),
             history.answers(number),
@@ -289,19 +288,16 @@ class _Comparison:
         """Return which tokens (N,) are in a list of rules, and of things in calls."""
         result, size = self.result, 0
         turns = {message: turn for turn, message in enumerate(result.compaction.context)}
-        words = [(rule.message, rule.text) for rule in reversed(result.rules)]
-        things = [
-            (row.message, thing.value)
-            for row in earlier_calls
-            if row.message in turns
-            for thing in row.things
-        ]
+        things: list[tuple[int, str]] = []
+        for row in earlier_calls:
+            if row.message in turns:
+                things += ((row.message, thing.value) for thing in row.things)
         messages = result.session.messages
         for message in turns:
             if span_kind(messages[message]) == "user" and message not in result.session.summaries:
-                things += [
-                    (message, thing) for thing in things_in_text(messages[message].turn.text)
-                ]
+                text = messages[message].turn.text
+                things += ((message, thing) for thing in things_in_text(text))
+        words = [(rule.message, rule.text) for rule in reversed(result.rules)]
         words += sorted(things, key=lambda row: row[0], reverse=True)
         wordings, stays = set[str](), np.zeros(len(self.text), np.bool_)
         for message, wording in words:
@@ -352,10 +348,9 @@ def _recorded(result: Forgot) -> Fitted:
     session, stayed = result.session, compaction.stayed
     tokens = session.tokens_of(stayed)
     # What is the same up to the first change stays in a prefix cache.
-    unchanged = takewhile(
-        lambda pair: pair[0] == pair[1], zip(stayed, compaction.context, strict=False)
-    )
-    changed = tokens - session.tokens_of(tuple(message for message, _ in unchanged))
+    pairs = zip(stayed, compaction.context, strict=False)
+    unchanged = [message for message, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    changed = tokens - session.tokens_of(tuple(unchanged))
     lost_lines = [line for line in result.returned if not line.stays]
     return Fitted(
         label,

@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import filterfalse, pairwise
+from itertools import chain, filterfalse, pairwise
 from typing import NamedTuple
 
 from fdkvc.conversations.needs import Thing, setting_slots, things_of
@@ -116,12 +116,13 @@ class History:
         self._stayed = [frozenset(row.stayed) for row in session.compactions]
         self.failures: list[list[Failure]] = [[] for _ in session.contexts]
         """By context, the calls in it that failed."""
-        calls = (call for message in session.messages for call in message.calls)
+        calls = chain.from_iterable(message.calls for message in session.messages)
         self._settings = setting_slots(calls)
         self.calls = [[*self._calls_of(number)] for number in range(len(session.contexts))]
         """By context, the calls that are new in it."""
         self._needing: list[set[tuple[int, int]]] = [set() for _ in session.contexts]
         self._spans = _context_spans(session)
+        self._in_context = [*map(frozenset, session.contexts)]
         self._find_needs()
         self._find_returned()
 
@@ -133,12 +134,9 @@ class History:
     def _calls_of(self, context: int) -> Iterator[LaterCall]:
         for index in self._new_messages(context):
             for number, call in enumerate(self.session.messages[index].calls):
-                things = tuple(
-                    thing
-                    for thing in things_of(call, self._settings)
-                    if thing.value.rstrip("/") != self.session.folder
-                )
-                yield LaterCall(index, number, call, things)
+                things = things_of(call, self._settings)
+                others = [row for row in things if row.value.rstrip("/") != self.session.folder]
+                yield LaterCall(index, number, call, tuple(others))
 
     def call_counts(self, number: int) -> tuple[int, int]:
         """Return the calls with a need until the next compaction, and all calls."""
@@ -151,9 +149,13 @@ class History:
 
     def answers(self, number: int) -> tuple[int, ...]:
         """Return the messages with the model's answers until the next compaction."""
-        messages = self.session.messages
-        new = self._new_messages(number + 1)
-        return tuple(index for index in new if span_kind(messages[index]) == "assistant")
+        return tuple(self._said(self._new_messages(number + 1)))
+
+    def _said(self, messages: Iterable[int]) -> Iterator[int]:
+        """Yield those of some messages that are the model's answers."""
+        for index in messages:
+            if span_kind(self.session.messages[index]) == "assistant":
+                yield index
 
     def gaps(self, number: int) -> tuple[float, ...]:
         """Return the seconds between requests: the last before a compaction, its own, and later.
@@ -161,23 +163,17 @@ class History:
         They are 0 where the file has no times.
         """
         messages, compaction = self.session.messages, self.session.compactions[number]
-        earlier = [
-            messages[index].time
-            for index in compaction.context
-            if span_kind(messages[index]) == "assistant"
-        ]
+        last = max((messages[index].time for index in self._said(compaction.context)), default=0.0)
         summed = [messages[index].time for index in compaction.summary]
         later = [messages[index].time for index in self.answers(number)]
-        last = max(earlier, default=0.0)
-        times = [last, max(summed, default=last), *later]
-        return tuple(
-            max(time - previous, 0.0) if time and previous else 0.0
-            for previous, time in pairwise(times)
-        )
+        gaps = []
+        for previous, time in pairwise([last, max(summed, default=last), *later]):
+            gaps.append(max(time - previous, 0.0) if time and previous else 0.0)
+        return tuple(gaps)
 
     def _contexts_of(self, places: Iterable[Place]) -> list[tuple[int, int]]:
         """Return the spans of contexts that have any of some places, in order."""
-        spans = {span for place in places for span in self._spans[place.message]}
+        spans = {*chain.from_iterable(self._spans[place.message] for place in places)}
         joined: list[tuple[int, int]] = []
         for first, last in sorted(spans):
             if joined and first <= joined[-1][1] + 1:
@@ -187,12 +183,8 @@ class History:
 
     def _within(self, places: Iterable[Place], context: int) -> tuple[Place, ...]:
         """Return the places that were in a context."""
-        spans = self._spans
-        return tuple(
-            place
-            for place in places
-            if any(first <= context <= last for first, last in spans[place.message])
-        )
+        messages = self._in_context[context]
+        return tuple(place for place in places if place.message in messages)
 
     def _uses(self) -> dict[tuple[str, str, bool], list[_Use]]:
         """Return the uses of each thing in the calls after the first compaction."""
@@ -254,8 +246,8 @@ class History:
             for thing in row.things:
                 name = file_name(thing.value)
                 places = index.places(thing.value, thing.context_word)
-                is_new = not places or places[0].message >= row.message
-                if name and name in text and is_new and not thing.is_name:
+                is_known = places and places[0].message < row.message
+                if name and name in text and not (is_known or thing.is_name):
                     namesakes = self._contexts_of(index.namesakes(thing.value))
                     yield Failure(row.message, thing.value, _last_before(namesakes, context) >= 0)
                     break

@@ -88,12 +88,11 @@ def sentence(result: Forgot) -> str:
     sentences.append(redone_sentence(fitted))
     if recorded is not None and len(result.ways) > 1:
         best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
-        better_way = (
-            f"“{best.label}” would have held {sum(best.holds):,}, in {best.tokens:,} tokens."
-        )
-        no_better_way = f"No other way of at most {result.size:,} tokens would have held more."
-        is_better = sum(best.holds) > sum(fitted.holds)
-        sentences.append(better_way if is_better else no_better_way)
+        comparison = f"No other way of at most {result.size:,} tokens would have held more."
+        if sum(best.holds) > sum(fitted.holds):
+            held = f"{sum(best.holds):,}, in {best.tokens:,} tokens"
+            comparison = f"“{best.label}” would have held {held}."
+        sentences.append(comparison)
     return " ".join(filter(None, sentences))
 
 
@@ -130,9 +129,7 @@ def failures_sentence(result: Forgot) -> str:
         return ""
     similar = sum(failure.has_namesake for failure in failures)
     words = "with a path or id that does not exist and that no text before had"
-    namesakes = (
-        f"; {similar:,} of them with the name of a file in another folder" if similar else ""
-    )
+    namesakes = f"; {similar:,} of them with the name of a file in another folder" * (similar > 0)
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
@@ -182,10 +179,12 @@ def rules_sentence(result: Forgot) -> str:
 
 def rules_lines(result: Forgot) -> list[str]:
     """Return the user's rules that do not stand word for word in what stayed, the newest first."""
-    missing = [rule for rule in reversed(result.rules) if not rule.stands]
-    places = [result.session.messages[rule.message].place for rule in missing]
-    rows = zip(missing, places, strict=True)
-    return [clipped(f"{place}: {rule.text}", WIDTH) for rule, place in rows][:WORST]
+    lines = []
+    for rule in reversed(result.rules):
+        if not rule.stands:
+            place = result.session.messages[rule.message].place
+            lines.append(clipped(f"{place}: {rule.text}", WIDTH))
+    return lines[:WORST]
 
 
 def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
@@ -217,19 +216,17 @@ def instruction(result: Forgot) -> str:
     kinds = lost_kinds(lost).most_common()
     losses = [count(number, name, KIND_PLURALS[name]) for name, number in kinds]
     kept = [KIND_WORDS[name] for name, _ in kinds] + ["my rules"] * bool(missing)
-    listed = next((fitted for fitted in result.ways if fitted.label == LISTED), None)
+    recorded = result.recorded.holds
     gain = ""
-    if listed is not None and any(listed.holds):
-        pairs = zip(listed.holds, result.recorded.holds, strict=True)
-        both = f"{sum(map(any, pairs)):,} of {count(len(listed.holds), 'value')}"
-        gain = (
-            f" With such a list of {listed.tokens:,} tokens beside it, it would have held {both}."
-        )
-    cleared = next((way for way in result.ways if way.policy == CLEARED), None)
-    if cleared is not None and sum(cleared.holds) > sum(result.recorded.holds):
-        size = result.compaction.recorded[0] or result.before
-        edit = CLEARING_EDIT.format(size)
-        gain += f" Clearing results would hold more too; in Anthropic's API: {edit}."
+    for way in result.ways:
+        if way.label == LISTED and any(way.holds):
+            pairs = zip(way.holds, recorded, strict=True)
+            both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
+            list_words = f"With such a list of {way.tokens:,} tokens beside it"
+            gain = f" {list_words}, it would have held {both}.{gain}"
+        elif way.policy == CLEARED and sum(way.holds) > sum(recorded):
+            edit = CLEARING_EDIT.format(result.compaction.recorded[0] or result.before)
+            gain += f" Clearing results would hold more too; in Anthropic's API: {edit}."
     lead = f"Lost: {', '.join(losses)}. " if losses else ""
     return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 
@@ -330,15 +327,27 @@ def as_json(
     prices: Prices = LIST_PRICES,
 ) -> str:
     """Return what `as_text` says as JSON, with all losses of each compaction."""
-    compactions = [
-        {
+    content: dict[str, list[Fields]] = {"sessions": [], "compactions": []}
+    for session in sessions:
+        row = {
+            "session": session.name,
+            "messages": len(session.messages),
+            "unit": session.unit,
+            "compactions": len(session.compactions),
+            "notes": session.notes,
+            "not_read": dict(session.unread),
+        }
+        content["sessions"].append(row)
+    for result in results:
+        compaction = result.compaction
+        row = {
             "session": result.session.name,
             "compaction": result.number + 1,
-            "place": result.compaction.place,
-            "kind": result.compaction.kind,
-            "trigger": result.compaction.trigger,
-            "recorded_before": result.compaction.recorded[0],
-            "recorded_after": result.compaction.recorded[1],
+            "place": compaction.place,
+            "kind": compaction.kind,
+            "trigger": compaction.trigger,
+            "recorded_before": compaction.recorded[0],
+            "recorded_after": compaction.recorded[1],
             "before": result.before,
             "size": result.size,
             "calls": result.calls[1],
@@ -352,20 +361,7 @@ def as_json(
             "losses": losses_rows(result, words),
             "rules": rules_rows(result, words),
         }
-        for result in results
-    ]
-    conversations = [
-        {
-            "session": session.name,
-            "messages": len(session.messages),
-            "unit": session.unit,
-            "compactions": len(session.compactions),
-            "notes": session.notes,
-            "not_read": dict(session.unread),
-        }
-        for session in sessions
-    ]
-    content = {"sessions": conversations, "compactions": compactions}
+        content["compactions"].append(row)
     return json.dumps(content, indent=1, ensure_ascii=False)
 
 
@@ -375,8 +371,9 @@ def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[Fields]:
 
 
 def _way_row(fitted: Fitted, prices: Prices) -> Fields:
-    costs = fitted.rewrite.costs(prices)[-1:] if fitted.rewrite else []
-    spent, alternative = costs[0] if costs else (None, None)
+    rewrite = fitted.rewrite
+    requests = rewrite.requests if rewrite else None
+    spent, alternative = rewrite.costs(prices)[-1] if rewrite and requests else (None, None)
     return {
         "way": fitted.label,
         "policy": fitted.policy,
@@ -388,8 +385,8 @@ def _way_row(fitted: Fitted, prices: Prices) -> Fields:
         "tokens again": fitted.redone.tokens,
         "of edited files": fitted.redone.edited_tokens,
         "read again": fitted.read_again,
-        "requests": fitted.rewrite.requests if fitted.rewrite else None,
-        "paid after": fitted.rewrite.paid_after(prices) or None if fitted.rewrite else None,
+        "requests": requests,
+        "paid after": (rewrite.paid_after(prices) if rewrite else 0) or None,
         "dollars": spent,
         "dollars without": alternative,
         "reading": None if fitted.reading is None else asdict(fitted.reading),

@@ -27,12 +27,11 @@ WIDTH = 640
 def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
     """Return a chart of how many values were lost, by name and then by the name of their kind."""
     names = [name for name, kinds in losses.items() if sum(kinds.values())]
-    rows = [
-        (name, KIND_PLURALS[kind], order, losses[name][kind])
-        for name in names[:MAX_BARS]
-        for order, kind in enumerate(KIND_PLURALS)
-        if losses[name].get(kind)
-    ]
+    rows = []
+    for name in names[:MAX_BARS]:
+        for order, (kind, plural) in enumerate(KIND_PLURALS.items()):
+            if lost := losses[name].get(kind):
+                rows.append((name, plural, order, lost))
     table = pd.DataFrame(rows, columns=["name", "kind", "order", "lost"])
     hues = dict(zip(KIND_PLURALS.values(), TOPICS, strict=False))
     present = [kind for kind in hues if kind in {*table.kind}]

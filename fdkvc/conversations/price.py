@@ -62,16 +62,6 @@ class Prices:
         write, read, output, minutes = [*numbers, cls.minutes][:4]
         return cls(write, read, output, minutes, f"prices {text}")
 
-    def share_that_pays(self, requests: int) -> float:
-        """Return the share of a text that may be left at most, so that a rewrite of it pays.
-
-        Examples
-        --------
-        >>> [round(100 * Prices().share_that_pays(requests), 1) for requests in (1, 10, 100)]
-        [8.0, 46.5, 89.7]
-        """
-        return self.read * requests / (self.write + self.read * (requests - 1))
-
 
 LIST_PRICES = Prices()
 """The default prices."""
@@ -125,13 +115,11 @@ class Rewrite:
 
     def paid_after(self, prices: Prices) -> int:
         """Return the requests after which it had paid for good; 0 if it had not."""
-        costs = self.costs(prices)
-        unpaid = [
-            place for place, (spent, alternative) in enumerate(costs, 1) if spent > alternative
-        ]
-        if not costs or (unpaid and unpaid[-1] == len(costs)):
-            return 0
-        return unpaid[-1] + 1 if unpaid else 1
+        paid = 1
+        for request, (spent, alternative) in enumerate(self.costs(prices), start=1):
+            if spent > alternative:
+                paid = request + 1
+        return paid if paid <= self.requests else 0
 
 
 def returned_tokens(

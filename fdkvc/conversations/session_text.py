@@ -42,6 +42,10 @@ def _turn_tokens(message: Message) -> TurnTokens:
     return TurnTokens(turn.text, message.spans, kind, kind == "user", turn.call_characters, tools)
 
 
+def _tokens(turn: TurnTokens) -> tuple[Token, ...]:
+    return tuple(Token(turn.text[start:end], start, end) for start, end in turn.spans.tolist())
+
+
 @dataclass(frozen=True, eq=False)
 class ContextText(TokenText):
     """The messages of a context as tokens."""
@@ -65,11 +69,8 @@ class ContextText(TokenText):
             problem = f"it decides by {needs}, and the text has"
             check_most(problem, len(self), "tokens", MAX_SHOWN_TOKENS, TooLargeError)
         if by_vectors:  # lexical ones, as the session has none
-            tokens = tuple(
-                tuple(Token(turn.text[start:end], start, end) for start, end in turn.spans.tolist())
-                for turn in self.turns
-            )
             turns = tuple(message.turn for message in self.messages)
+            tokens = tuple(map(_tokens, self.turns))
             return fit(policy, embedded(Transcript("the text", turns), tokens).dialogs, size)
         names = COLUMNS & {*policy.looks_at, *(("tools",) if "kinds" in policy.looks_at else ())}
         columns = {name: getattr(self, name)[None] for name in names}
@@ -104,13 +105,12 @@ class PlaceSet:
         firsts = [*accumulate(lengths, initial=0)]
         first_of = dict(zip(context, firsts, strict=False))
         self._characters, self._number = firsts[-1], len(things)
-        rows = [
-            (number, first_of[place.message] + place.start, place.end - place.start)
-            for number, places in enumerate(things)
-            for place in places
-        ]
-        self._owners, self._starts, sizes = np.array(rows, np.intp).reshape(-1, 3).T
-        self._ends = self._starts + sizes
+        rows = []
+        for number, places in enumerate(things):
+            for message, start, end in places:
+                first = first_of[message]
+                rows.append((number, first + start, first + end))
+        self._owners, self._starts, self._ends = np.array(rows, np.intp).reshape(-1, 3).T
         self._spans = np.concatenate(
             [turn.spans + first for turn, first in zip(text.turns, firsts, strict=False)]
             or [np.zeros((0, 2), np.intp)]

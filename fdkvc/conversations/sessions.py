@@ -9,10 +9,10 @@ session is a sequence of contexts, and a message that stays is in several of the
     context 1              3  4  5  6  7     in the order 4, 3, 5, 6, 7
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,7 +131,7 @@ class Session:
     @cached_property
     def summaries(self) -> frozenset[int]:
         """The messages that are summaries."""
-        return frozenset(index for row in self.compactions for index in row.summary)
+        return frozenset(chain.from_iterable(row.summary for row in self.compactions))
 
     def in_context(self, message: int) -> frozenset[int]:
         """Return the messages that the model had in context at a message, which is among them.
@@ -167,10 +167,11 @@ class Session:
         compaction = Compaction(f"after {place}", earlier, (), kind="imagined", size=size)
         return replace(self, contexts=(earlier, later), compactions=(compaction,))
 
-    def context_names(self) -> Iterator[str]:
-        """Yield the name of each context."""
-        for number in range(1, len(self.contexts) + 1):
-            yield self.name if len(self.contexts) == 1 else f"{self.name}, context {number}"
+    def context_names(self) -> list[str]:
+        """Return the name of each context."""
+        if len(self.contexts) == 1:
+            return [self.name]
+        return [f"{self.name}, context {number}" for number in range(1, len(self.contexts) + 1)]
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:

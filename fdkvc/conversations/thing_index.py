@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -120,7 +120,7 @@ class ThingIndex:
         if not is_path(value):
             return value
         path = _spelling(value)
-        longer = (long for long in self._longer.get(path, ()) if self.same_file(path, long))
+        longer = filter(partial(self.same_file, path), self._longer.get(path, ()))
         return max(longer, key=len, default=path)
 
     def namesakes(self, path: str) -> list[Place]:
@@ -137,11 +137,10 @@ class ThingIndex:
         return text[first + 1 : end if end >= 0 else len(text)]
 
     def _path_places(self, path: str) -> list[Place]:
-        spellings = [tail for tail in _tails(path) if self.same_file(path, tail)]
-        spellings += [long for long in self._longer.get(path, ()) if self.same_file(path, long)]
         places = set[Place]()
-        for spelling in spellings:
-            places.update(self._spelled.get(spelling, ()))
+        for spelling in (*_tails(path), *self._longer.get(path, ())):
+            if self.same_file(path, spelling):
+                places.update(self._spelled.get(spelling, ()))
         return sorted(places)
 
     def same_file(self, path: str, spelling: str) -> bool:

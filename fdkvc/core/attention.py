@@ -513,7 +513,7 @@ class Observation:
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h), the result of Algorithm 1."""
         values = self._vectors(self.tokens.values, token)
-        return np.asarray((weights[:, None, :] @ values)[:, 0])
+        return (weights[:, None, :] @ values)[:, 0]
 
     def keys(self, token: Ints) -> Floats:
         """Key of each token (B, C, h); zero in empty slots."""

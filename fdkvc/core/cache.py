@@ -339,7 +339,7 @@ class Pages:
         values = np.where(cache.present, column, start)
         reduced = np.full_like(values, start)  # (B, pages), with room for a page per slot
         combine.at(reduced, (rows, number), values)
-        return np.asarray(reduced[rows, number])
+        return reduced[rows, number]
 
     def sum(self, cache: Cache, column: NDArray[Any]) -> NDArray[np.float64]:
         """Return the sum of a column (B, C) over the page of each entry, in double precision."""
@@ -389,7 +389,7 @@ def runs(cache: Cache, label: Ints) -> Ints:
         label = np.take_along_axis(label, source, axis=1)
     begins = np.ones(label.shape, np.bool_)
     begins[:, 1:] = label[:, 1:] != label[:, :-1]
-    return np.asarray(np.cumsum(begins, axis=1))
+    return np.cumsum(begins, axis=1)
 
 
 def _select_pages(

@@ -140,7 +140,7 @@ class DialogBatch:
     @cached_property
     def in_turns(self) -> Bools:
         """Whether a turn belongs to the row (B, T) or is padding."""
-        return np.asarray(np.arange(self.turns) < self.turn_counts[:, None])
+        return np.arange(self.turns) < self.turn_counts[:, None]
 
     @cached_property
     def topic_counts(self) -> Ints:
@@ -376,7 +376,7 @@ def _mean_of_tokens(x: Floats) -> Floats:
     """Mean over the tokens of (..., n, d), as a matrix product, which is faster than a sum."""
     tokens = x.shape[-2]
     share = np.full((1, tokens), 1 / tokens, np.float32)
-    return np.asarray((share @ x)[..., 0, :])
+    return (share @ x)[..., 0, :]
 
 
 def stack(batches: Sequence[DialogBatch]) -> DialogBatch:

@@ -34,7 +34,7 @@ class TurnTokens(NamedTuple):
     @property
     def is_call(self) -> NDArray[np.bool_]:
         """Whether each token is of a call (n,)."""
-        return np.asarray(self.spans[:, 0] < self.called)
+        return self.spans[:, 0] < self.called
 
     @property
     def tool_ids(self) -> Ints:

@@ -153,16 +153,20 @@ def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
     >>> unread_kinds(read_transcripts(b'[{"role": "user", "content": "hi", "mood": "glad"}]'))
     {"field 'mood'": 1}
     """
-    kinds = Unread.of(chain(*(transcript.unread for transcript in transcripts)))
-    return dict(sorted(kinds.items()))
+    kinds = chain.from_iterable(transcript.unread for transcript in transcripts)
+    return dict(sorted(Unread.of(kinds).items()))
 
 
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Say how a file of no known format is read, and count and name what is not read."""
-    malformed = sum(transcript.malformed_calls for transcript in transcripts)
+    malformed, roles, numbered, readings = 0, dict[str, None](), list[str](), list[str]()
+    for transcript in transcripts:
+        malformed += transcript.malformed_calls
+        roles |= dict.fromkeys(transcript.unknown_speakers)
+        readings.append(transcript.reading)
+        if transcript.numbered:
+            numbered.append(transcript.name)
     parts = [f"{part} ({times:,}×)" for part, times in unread_kinds(transcripts).items()]
-    roles = dict.fromkeys(chain(*(transcript.unknown_speakers for transcript in transcripts)))
-    numbered = [transcript.name for transcript in transcripts if transcript.numbered]
     notes = {
         f"The arguments of {count(malformed, 'tool call')} are not a JSON object: they are read as "
         "text, and none of them is checked.": malformed,
@@ -170,5 +174,5 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
         f"Unknown roles are read as the assistant: {first_three([*roles])}.": roles,
         f"Dialogs of the same name are numbered: {first_three(numbered)}.": numbered,
     }
-    readings = [transcript.reading for transcript in transcripts if transcript.reading]
-    return [*readings, *(note for note, applies in notes.items() if applies)]
+    applying = [note for note, applies in notes.items() if applies]
+    return [*filter(None, readings), *applying]

@@ -142,4 +142,4 @@ def turns_so_far(marked: Bools, born: Ints) -> Ints:
     turns = np.where(marked, born, -1)
     latest = np.maximum.accumulate(turns, axis=1)
     earlier = np.pad(latest[:, :-1], [(0, 0), (1, 0)], constant_values=-1)
-    return np.asarray(np.cumsum(turns > earlier, axis=1))
+    return np.cumsum(turns > earlier, axis=1)

@@ -63,4 +63,4 @@ class Pyramid(Wrapper):
         of_layer = np.diff(layer_ends, prepend=0)
         # Rows run through the heads of a layer, then through the layers.
         row = turn.tokens.first_layer + np.arange(len(turn.new)) // turn.tokens.heads
-        return np.asarray(of_layer[row % layers][:, None])
+        return of_layer[row % layers][:, None]

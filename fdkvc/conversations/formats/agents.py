@@ -90,18 +90,24 @@ def log_format(
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        log, times, forks, folder = reader(unread), dict[str, float](), list[str](), ""
+        log, times, fork, folder = reader(unread), dict[str, float](), "", ""
         for line, place in lines(text, unread):
             log.read(line, place)
             times[place] = _time(line.get("timestamp"))
-            folder = folder or _folder(line)
-            if not forks and _is_fork(line):
-                forks.append(f"It was forked from another session ({place}).")
-        sessions = [replace(thread.session(unread, times), folder=folder) for thread in log.end()]
-        sessions[:1] = [replace(row, notes=(*forks, *row.notes)) for row in sessions[:1]]
-        filled = [session for session in sessions if any(map(_is_said, session.messages))]
-        # What is not read of the file counts with its first session.
-        return [replace(filled[0], unread=tuple(unread.items())), *filled[1:]] if filled else []
+            header = _header(line)
+            folder = folder or str(of_kind(header.get("cwd"), str))
+            if not fork and any(map(header.get, FORKS)):
+                fork = f"It was forked from another session ({place})."
+        sessions = []
+        for number, thread in enumerate(log.end()):
+            session = replace(thread.session(unread, times), folder=folder)
+            if fork and number == 0:
+                session = replace(session, notes=(fork, *session.notes))
+            if any(message.turn.tool != ATTACHED for message in session.messages):
+                sessions.append(session)
+        if sessions:  # what is not read of the file counts with its first session
+            sessions[0] = replace(sessions[0], unread=tuple(unread.items()))
+        return sessions
 
     def read(text: str, number: int, calls: bool) -> Dialogs:
         for session in read_sessions(text):
@@ -144,20 +150,6 @@ def _header(line: JsonObject) -> JsonObject:
         case {"type": "session.start", "data": {"context": dict(header)}}:
             return header
     return line
-
-
-def _folder(line: JsonObject) -> str:
-    """Return the working folder that a line names, "" if it names none."""
-    return str(of_kind(_header(line).get("cwd"), str))
-
-
-def _is_fork(line: JsonObject) -> bool:
-    """Whether a line says that what another session said is in this one."""
-    return any(map(_header(line).get, FORKS))
-
-
-def _is_said(message: Message) -> bool:
-    return message.turn.tool != ATTACHED
 
 
 def _numbered(text: str) -> Iterator[tuple[int, str]]:
@@ -271,7 +263,8 @@ class Thread:
         """Add the parts and calls of a line to an answer, except those that it already has."""
         answer, fields = self.messages[index][0], ("content", "tool_calls")
         if index not in self._parts:
-            self._parts[index] = {json.dumps(part) for field in fields for part in answer[field]}
+            parts = chain.from_iterable(map(answer.__getitem__, fields))
+            self._parts[index] = {*map(json.dumps, parts)}
         for field in fields:
             for part in message.get(field) or ():
                 if (text := json.dumps(part)) not in self._parts[index]:
@@ -330,7 +323,7 @@ class Thread:
     @property
     def summaries(self) -> set[int]:
         """The messages that were written in place of what left."""
-        return {index for compaction in self.compactions for index in compaction["summary"]}
+        return {*chain.from_iterable(row["summary"] for row in self.compactions)}
 
     def clear(
         self,
@@ -340,13 +333,12 @@ class Thread:
         trigger: str = "",
     ) -> bool:
         """Take the results of some calls from the context; return whether there were any."""
-        messages = {index: self.messages[index][0] for index in self.context}
-        stays = [
-            index
-            for index, message in messages.items()
-            if not (is_result(message) and call_id(message) in calls)
-        ]
-        if len(stays) == len(messages):
+        stays = []
+        for index in self.context:
+            message = self.messages[index][0]
+            if not (is_result(message) and call_id(message) in calls):
+                stays.append(index)
+        if len(stays) == len(self.context):
             return False
         self.compact(place, [], stays, recorded, trigger=trigger, kind="cleared")
         return True
@@ -435,10 +427,9 @@ class Thread:
                         calls[key] = number, order
                 failed = turn.kind == "result" and any(message.get(name) is True for name in FAILED)
                 messages.append(Message(turn, place, time=times.get(place, 0.0), failed=failed))
-        linked = tuple(
-            replace(message, calls=tuple(message_calls))
-            for message, message_calls in zip(messages, call_rows, strict=True)
-        )
+        linked = []
+        for said, said_calls in zip(messages, call_rows, strict=True):
+            linked.append(replace(said, calls=tuple(said_calls)))
         if unlinked_places:
             results_alone = count(len(unlinked_places), "result")
             self.notes.append(
@@ -448,10 +439,14 @@ class Thread:
         def turns_of_messages(indices: Iterable[int]) -> tuple[int, ...]:
             return tuple(chain.from_iterable(numbers.get(index, ()) for index in indices))
 
-        contexts = tuple(map(turns_of_messages, self.contexts))
-        compactions = tuple(self._compactions(turns_of_messages))
-        notes = tuple(self.notes)
-        return Session(self.name, linked, contexts, compactions, (), notes, resumed=self.resumed)
+        return Session(
+            self.name,
+            tuple(linked),
+            tuple(map(turns_of_messages, self.contexts)),
+            tuple(self._compactions(turns_of_messages)),
+            notes=tuple(self.notes),
+            resumed=self.resumed,
+        )
 
     def _compactions(
         self, turns_of_messages: Callable[[list[int]], tuple[int, ...]]

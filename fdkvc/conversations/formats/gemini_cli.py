@@ -75,14 +75,14 @@ class _Reader(Reader):
 
     def _replace(self, rows: Sequence[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
-        stays = {index for row in rows for index in self.numbers.get(str(row.get("id")), ())}
+        stays, new = set[int](), list[tuple[str, dict[str, Any]]]()
+        for row in rows:
+            key = str(row.get("id"))
+            if key in self.numbers:
+                stays.update(self.numbers[key])
+            else:
+                new += ((key, turn) for turn in self._turns(row, place))
         leaving = {*self.thread.context} - stays
-        new = [
-            (str(row.get("id")), turn)
-            for row in rows
-            if str(row.get("id")) not in self.numbers
-            for turn in self._turns(row, place)
-        ]
         if leaving and any(SESSION_CONTEXT not in str(turn["content"]) for _, turn in new):
             self.thread.compact(place, [turn for _, turn in new], stays)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
+from itertools import chain
 from threading import Event
 from time import perf_counter
 
@@ -268,7 +269,7 @@ def _draw(
         chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
     losses_scope, scope = scope, f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
-    returning = frozenset(index for card in cards for index in card.returning)
+    returning = frozenset(chain.from_iterable(card.returning for card in cards))
     with bar:
         if has_several:
             st.markdown(

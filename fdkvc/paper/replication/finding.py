@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
 
-import numpy as np
-
 from fdkvc.core.words import count, decimal, listed, sentence
 from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, late_metric
 from fdkvc.paper.benchmark import ADAPTATION, Results
@@ -73,9 +71,9 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     counts = Counter[str | None](result.verdict for result in claims)
     head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
     head += _words_by_matrix(claims)
-    verdicts = [fact.verdict for fact in chain(*by_metric.values())]
+    has_open = any(fact.verdict == OPEN for fact in chain(*by_metric.values()))
     dialogs = min(map(study.results.dialogs, study.results.measured))
-    if OPEN in verdicts and dialogs < FEWEST_VARYING:
+    if has_open and dialogs < FEWEST_VARYING:
         details["Open figures"] = (
             f"no failure: with {dialogs:,} dialogs few figures that vary between dialogs are "
             f"decided; that takes about {FEWEST_VARYING}."
@@ -142,7 +140,7 @@ def finding_text(study: Study) -> list[str]:
 
 def size_of_alignments(results: Results) -> str:
     """Say how small the alignments of Table 1 are; "" if larger than unrelated ones."""
-    rows = [row for row in facts(results) if row.source == BENCHMARK and row.published]
+    rows = [row for row in facts(results) if row.published and row.source == BENCHMARK]
     rows = [row for row in rows if row.metric == "late_alignment"]
     unrelated = []
     for row, key in product(rows, PROJECTED_ALIGNMENTS):
@@ -155,14 +153,15 @@ def size_of_alignments(results: Results) -> str:
     measured = [row.mean for row in rows]
     if max(published) > min(measured) / 4:  # not clearly smaller than related ones
         return ""
-    spans = [(np.min(row), np.max(row)) for row in (published, unrelated, measured)]
-    printed, other_matrix, same_matrix = (
-        f"{decimal(low)} to {decimal(high)}" for low, high in spans
-    )
     return (
-        f"The published ones ({printed}) are as small as between unrelated vectors: measured with "
-        f"the key or the query matrix they are {other_matrix}, with the value matrix {same_matrix}."
+        f"The published ones ({_span(published)}) are as small as between unrelated vectors: "
+        f"measured with the key or the query matrix they are {_span(unrelated)}, with the value "
+        f"matrix {_span(measured)}."
     )
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{decimal(min(values))} to {decimal(max(values))}"
 
 
 # ------------------------------------------------------------------------------- two runs

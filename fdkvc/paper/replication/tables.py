@@ -75,17 +75,15 @@ def adaptation_table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(ADAPTATIONS))
 
 
-def comparisons(
-    results: Results, baseline: str, policies: Sequence[str] = ()
-) -> Iterator[tuple[str, str, str, Paired]]:
-    """Compare policies, by default all others, with a baseline on the same dialogs.
+def comparisons(results: Results, baseline: str) -> Iterator[tuple[str, str, str, Paired]]:
+    """Compare all other policies with a baseline on the same dialogs.
 
     Yields scenario, metric, policy and the differences, policy − baseline; a ValueError if the
     baseline is not among the policies.
     """
     benchmark = results.benchmark
     baseline = baseline_of(benchmark.policies, baseline)
-    names = policies or [name for name in benchmark.names if name != baseline]
+    names = [name for name in benchmark.names if name != baseline]
     for place in product(results.reported, late_metrics(benchmark), names):
         if pair := results.pair(*place, baseline):
             yield *place, paired(*pair)
@@ -193,13 +191,14 @@ def cost_table(study: Study) -> pd.DataFrame:
     budget = study.results.benchmark.budget
     fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
+    bytes_table = pd.DataFrame(sizes, index=single.index)
     return single.assign(
         published_ratio=single.published_ms / fifo_printed,
-        key_bytes=[size.keys for size in sizes],
-        value_bytes=[size.values for size in sizes],
-        score_bytes=[size.scores for size in sizes],
-        score_bytes_per_entry=[size.scores / budget for size in sizes],
-        full_cache_bytes=[size.full_cache for size in sizes],
+        key_bytes=bytes_table["keys"],
+        value_bytes=bytes_table["values"],
+        score_bytes=bytes_table.scores,
+        score_bytes_per_entry=bytes_table.scores / budget,
+        full_cache_bytes=bytes_table.full_cache,
     )
 
 
