@@ -54,7 +54,8 @@ def unpacked(content: bytes, name: str) -> tuple[bytes, str]:
 
     Raises a ValueError that says what cannot be read, and why.
     """
-    kind, inner = _kind(content), name
+    kind = _kind(content)
+    inner = name
     if kind == "a ZIP archive":
         content, inner = _unzipped(content, kind)
     elif kind in ("gzip", "bzip2", "xz"):

@@ -232,7 +232,9 @@ def _compared(
     result: Forgot, policies: Sequence[Policy], earlier_calls: Iterable[LaterCall]
 ) -> tuple[list[Fitted], list[str]]:
     """Return what the session and each way keep, and sentences on ways that are not compared."""
-    compaction, ways, notes = result.compaction, list[Fitted](), list[str]()
+    compaction = result.compaction
+    ways = list[Fitted]()
+    notes = list[str]()
     if compaction.kind in RECORDED and compaction.stayed:
         ways.append(_recorded(result))
     if not result.size:
@@ -261,7 +263,8 @@ class _Comparison:
     """What is looked for in what ways keep of the text before a compaction."""
 
     def __init__(self, result: Forgot) -> None:
-        context, messages = result.compaction.context, result.session.messages
+        context = result.compaction.context
+        messages = result.session.messages
         self.result = result
         self.text = ContextText.of([messages[index] for index in context])
         self._line_places = {line.key: line.places for line in result.returned}
@@ -270,11 +273,13 @@ class _Comparison:
 
     def fitted(self, label: str, policy: Policy | None, stays: Bools) -> Fitted:
         """Return what is known of a way, a list if it has no policy; these tokens (N,) stay."""
-        result, text = self.result, self.text
+        result = self.result
+        text = self.text
         held_lines = dict(zip(self._line_places, self._lines.held(stays), strict=True))
         lost_lines = [line for line in result.returned if not held_lines[line.key]]
         tokens = np.flatnonzero(stays)
-        holds, redone = tuple(self._needs.held(stays)), Reread.of(lost_lines)
+        holds = tuple(self._needs.held(stays))
+        redone = Reread.of(lost_lines)
         size = len(tokens)
         if policy is None:  # a list is written by the model, and nothing else stays
             rewrite = _rewrite(result, size, size, size, lost_lines)
@@ -286,7 +291,8 @@ class _Comparison:
 
     def listed(self, earlier_calls: Iterable[LaterCall]) -> Bools:
         """Return which tokens (N,) are in a list of rules, and of things in calls."""
-        result, size = self.result, 0
+        result = self.result
+        size = 0
         turns = {message: turn for turn, message in enumerate(result.compaction.context)}
         things: list[tuple[int, str]] = []
         for row in earlier_calls:
@@ -299,7 +305,8 @@ class _Comparison:
                 things += ((message, thing) for thing in things_in_text(text))
         words = [(rule.message, rule.text) for rule in reversed(result.rules)]
         words += sorted(things, key=lambda row: row[0], reverse=True)
-        wordings, stays = set[str](), np.zeros(len(self.text), np.bool_)
+        wordings = set[str]()
+        stays = np.zeros(len(self.text), np.bool_)
         for message, wording in words:
             if wording in wordings:
                 continue
@@ -345,7 +352,8 @@ def _recorded(result: Forgot) -> Fitted:
     compaction = result.compaction
     has_summary = compaction.summary or compaction.kind != "summary"
     label = RECORDED[compaction.kind] if has_summary else NO_SUMMARY
-    session, stayed = result.session, compaction.stayed
+    session = result.session
+    stayed = compaction.stayed
     tokens = session.tokens_of(stayed)
     # What is the same up to the first change stays in a prefix cache.
     pairs = zip(stayed, compaction.context, strict=False)

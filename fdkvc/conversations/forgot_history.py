@@ -162,7 +162,8 @@ class History:
 
         They are 0 where the file has no times.
         """
-        messages, compaction = self.session.messages, self.session.compactions[number]
+        messages = self.session.messages
+        compaction = self.session.compactions[number]
         last = max((messages[index].time for index in self._said(compaction.context)), default=0.0)
         summed = [messages[index].time for index in compaction.summary]
         later = [messages[index].time for index in self.answers(number)]
@@ -177,7 +178,8 @@ class History:
         joined: list[tuple[int, int]] = []
         for first, last in sorted(spans):
             if joined and first <= joined[-1][1] + 1:
-                first, last = joined[-1][0], max(joined.pop()[1], last)
+                first = joined[-1][0]
+                last = max(joined.pop()[1], last)
             joined.append((first, last))
         return joined
 
@@ -263,7 +265,8 @@ class History:
 
     def _need(self, uses: Sequence[_Use], context: int, places: Sequence[Place]) -> Need:
         """Return what calls needed of a context that a compaction ended."""
-        first, calls = uses[0].row, {(use.row.message, use.row.number) for use in uses}
+        first = uses[0].row
+        calls = {(use.row.message, use.row.number) for use in uses}
         stood = self._within(places, context)
         source = stood[-1]
         row = self.session.messages[source.message]
@@ -313,7 +316,8 @@ class History:
                     if earlier < 0:
                         continue
                     if (key, earlier) not in standing:
-                        places, stayed = index.places[key], self._stayed[earlier]
+                        places = index.places[key]
+                        stayed = self._stayed[earlier]
                         stays = any(place.message in stayed for place in places)
                         standing[key, earlier] = self._within(places, earlier), stays
                     line = Returned(

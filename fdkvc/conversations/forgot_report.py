@@ -48,7 +48,8 @@ def tokens_note(session: Session) -> str:
 
 def heading(result: Forgot) -> str:
     """Say which compaction it is, where, and how large the text was before and after."""
-    compaction, session = result.compaction, result.session
+    compaction = result.compaction
+    session = result.session
     if compaction.kind == "imagined":
         return (
             f"{session.name}, as if compacted {compaction.place}: {result.before:,} "
@@ -117,7 +118,8 @@ def redone_sentence(fitted: Fitted) -> str:
     if not redone.lines:
         return "No later result repeats lines that had left."
     verb = "repeats" if redone.calls == 1 else "repeat"
-    lines, tokens = count(redone.lines, "line"), count(redone.tokens, "token")
+    lines = count(redone.lines, "line")
+    tokens = count(redone.tokens, "token")
     edited = f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
     return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens}{edited})."
 
@@ -138,7 +140,8 @@ def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
     fitted = result.recorded
     if fitted is None or fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
-    requests, paid = fitted.rewrite.requests, fitted.rewrite.paid_after(prices)
+    requests = fitted.rewrite.requests
+    paid = fitted.rewrite.paid_after(prices)
     spent, alternative = map(dollars, fitted.rewrite.costs(prices)[-1])
     paid_words = f"it had paid for itself after {paid:,}" if paid else "it had not paid for itself"
     expired = fitted.rewrite.expired(prices)

@@ -72,9 +72,11 @@ def lexical_recording(
     True
     """
     if encoding is None:
-        tokens, unit = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns), ""
+        tokens = tuple(tuple(_tokens(turn.text)) for turn in transcript.turns)
+        unit = ""
     else:
-        tokens, unit = encoding.turns(transcript), f", tokens of {encoding.name}"
+        tokens = encoding.turns(transcript)
+        unit = f", tokens of {encoding.name}"
     return embedded(transcript, tokens, seed, f"{LEXICAL}, seed {seed}{unit}")
 
 
@@ -120,7 +122,9 @@ class LexicalRecordings(Sequence[Recording]):
         self, transcripts: Sequence[Transcript], seed: int = 0, encoding: Encoder | None = None
     ) -> None:
         SEED.check(seed, "seed")
-        self.transcripts, self.seed, self.encoding = transcripts, seed, encoding
+        self.transcripts = transcripts
+        self.seed = seed
+        self.encoding = encoding
         self._sizes: list[Sequence[int]] = []
 
     def __len__(self) -> int:
@@ -153,9 +157,11 @@ class Kept:
     """
 
     def __init__(self, most: int) -> None:
-        self.most, self.tokens = most, 0
+        self.most = most
+        self.tokens = 0
         self._recordings: dict[tuple[Transcript, int, Encoder | None], Recording] = {}
-        self._draws, self._lock = Random(0), Lock()
+        self._draws = Random(0)
+        self._lock = Lock()
 
     def recording(self, transcript: Transcript, seed: int, encoding: Encoder | None) -> Recording:
         """Return a kept recording, or compute it and keep it; see `lexical_recording`."""

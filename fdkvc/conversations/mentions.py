@@ -130,12 +130,18 @@ class MentionFinder:
     """
 
     def __init__(self, texts: Sequence[str], name: str = "dialog", most: int = MAX_DEMANDS) -> None:
-        self._name, self._requests, self._characters, self._most = name, 0, 0, most
+        self._name = name
+        self._requests = 0
+        self._characters = 0
+        self._most = most
         self._most_characters = MAX_DEMAND_CHARACTERS * most // MAX_DEMANDS
         # 1. One text of all turns, normalized without moving a character, but for JSON's escapes.
         searched = _Searched.of("".join(_BETWEEN_TURNS + text for text in texts))
-        self._text, self._starts, self._escapes = searched.text, searched.starts, searched.escapes
-        self._foreign, symbols = is_foreign(self._text), searched.symbols
+        self._text = searched.text
+        self._starts = searched.starts
+        self._escapes = searched.escapes
+        self._foreign = is_foreign(self._text)
+        symbols = searched.symbols
         # 2. Which of its symbols separate turns.
         self._turns = [place for place, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
         # 3. A character for each different symbol, so that a search compares few of them. All runs
@@ -191,7 +197,8 @@ class MentionFinder:
             last = end - len(coded) + 1
             begin, earlier = self._searched.get((wording, coded), (0, []))
             if begin > last:
-                begin, earlier = 0, []
+                begin = 0
+                earlier = []
             latest: list[int] = []
             for starts in self._places(coded, begin, last):
                 places = starts[self._match(before_pattern, starts)]
@@ -204,7 +211,8 @@ class MentionFinder:
             for place in latest:
                 turn = bisect_right(self._turns, place) - 1
                 begin = self._given_place(self._turns[turn]) + 1
-                start, stop = self._given_place(place), self._given_place(place + len(coded))
+                start = self._given_place(place)
+                stop = self._given_place(place + len(coded))
                 yield Mention(turn, start - begin, stop - begin)
 
     def _given_place(self, symbol: int) -> int:
@@ -233,7 +241,8 @@ class MentionFinder:
             begin = max(end - size, start)
             part = ranks[begin:end]
             yield begin + np.flatnonzero((part >= low) & (part < high))
-            end, size = begin, 2 * size
+            end = begin
+            size = 2 * size
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
@@ -242,7 +251,8 @@ class MentionFinder:
         By prefix doubling (Manber and Myers 1993), in O(n log² n): ranks by the first 1, 2, 4, …
         symbols, each time from the ranks of both halves.
         """
-        count, step = len(self._coded), 1
+        count = len(self._coded)
+        step = 1
         ranks = np.array([*map(ord, self._coded)], np.intp)
         while True:
             later = np.zeros(count, np.intp)
@@ -255,7 +265,8 @@ class MentionFinder:
     def _match(self, pattern: str, places: NDArray[np.intp]) -> Bools:
         """Return whether a pattern that consumes no characters matches at the start of symbols."""
         matched = self._matched.setdefault(pattern, np.full(len(self._starts), -1, np.int8))
-        new, match = places[matched[places] < 0], re.compile(pattern).match
+        new = places[matched[places] < 0]
+        match = re.compile(pattern).match
         matched[new] = [bool(match(self._text, self._starts[place])) for place in new.tolist()]
         return matched[places] > 0
 
@@ -293,12 +304,14 @@ class WordingSearch:
         spelled = [" " if symbol.isspace() else symbol for symbol in spelled]
         for index, symbol in enumerate(spelled):
             for (place, length), alike in self._by_symbol.get(symbol, {}).items():
-                first, end = index - place, index - place + length
+                first = index - place
+                end = index - place + length
                 wordings = alike.get(tuple(spelled[first:end])) if first >= 0 else None
                 if wordings is None:
                     continue
                 before_pattern, after_pattern = _around(_comparable(wordings[0]), foreign)
-                start, stop = starts[first], starts[end]
+                start = starts[first]
+                stop = starts[end]
                 is_whole = re.compile(before_pattern).match(searched, start)
                 if is_whole and re.compile(after_pattern).match(searched, stop):
                     for wording in wordings:
@@ -322,7 +335,8 @@ def _read_letters(text: str) -> tuple[str, tuple[list[int], list[int]]]:
     Also return where each letter ends, and by how much the given text is longer: before the first
     letter, after it, after the second, and so on.
     """
-    places, longer = list[int](), [0]
+    places = list[int]()
+    longer = [0]
     if "\\u" not in text and "\\U" not in text:
         return text, (places, longer)
 
@@ -357,7 +371,8 @@ def _around(wording: str, foreign: bool) -> tuple[str, str]:
     """
     cased, spaced = (CASED, SPACED) if foreign else (r"\w", r"\w")
     # 1. At a mark: no letter beside it. At a word: nothing, or in scripts without spaces, less.
-    before_pattern, after_pattern = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))", rf"(?!{spaced})"
+    before_pattern = rf"(?:(?<!{spaced})|(?<=\\[bfnrt]))"
+    after_pattern = rf"(?!{spaced})"
     if re.match(r"\w", wording):
         before_pattern = f"(?<!{HANGUL})" if re.match(HANGUL, wording) else ""
     if re.match(r"\w", wording[-1]):

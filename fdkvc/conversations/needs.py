@@ -305,10 +305,14 @@ def _in_command(command: str) -> Iterator[tuple[str, str]]:
     command = _COMMENT.sub("", command)
     for heredoc in _HEREDOC.finditer(command):
         yield from ((thing, "") for thing in things_in_text(heredoc[3]))
-    program, place, flag = "", 0, ""
+    program = ""
+    place = 0
+    flag = ""
     for word in _SHELL.findall(_HEREDOC.sub("", command)):
         if re.fullmatch(r"[;|&\n()]+", word):
-            program, place, flag = "", 0, ""
+            program = ""
+            place = 0
+            flag = ""
         elif re.fullmatch(r"\d?[<>]+&?\d?", word):
             flag = ""
         elif (word.startswith("-") and len(word) > 1) or re.match(r"[A-Za-z_]\w*=", word):

@@ -101,11 +101,14 @@ class Rewrite:
             spent = self.text * reading[0] + self.summary * prices.output
         elif is_late:
             reading[1] = prices.write
-        context, changed, rows = self.stays, self.changed, list[tuple[float, float]]()
+        context = self.stays
+        changed = self.changed
+        rows = list[tuple[float, float]]()
         for request, read in enumerate(reading[1:], start=1):
             spent += (context - changed) * read + (changed + returned[request]) * prices.write
             alternative += self.text * (prices.write if request == 1 and is_late else read)
-            context, changed = context + returned[request], 0
+            context += returned[request]
+            changed = 0
             rows.append((spent / 1e6, alternative / 1e6))
         return rows
 

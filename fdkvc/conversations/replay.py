@@ -128,7 +128,8 @@ def run_chunks(
     settings: Replay, jobs: Sequence[Sequence[Recording]], **how: Unpack[Execution]
 ) -> list[Chunk | None]:
     """Run the jobs of `jobs_of`; a job in this process ends early if it is cancelled."""
-    run, workers = partial(run_job, settings), worker_count(how)
+    run = partial(run_job, settings)
+    workers = worker_count(how)
     # An event cannot be sent to another process.
     if how.get("executor") is None and (workers == 1 or len(jobs) == 1):
         run = partial(run, cancelled=how.get("cancelled"))
@@ -166,7 +167,8 @@ def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Seque
     Dialogs of a batch are padded to the longest, the one with most turns, and the longest turn.
     """
     first = tokens = turns = widest = 0
-    heads, width = len(recordings[0].heads), recordings[0].embeddings.shape[1]
+    heads = len(recordings[0].heads)
+    width = recordings[0].embeddings.shape[1]
     for index, turn_sizes in enumerate(turn_tokens(recordings)):
         needs = sum(turn_sizes), len(turn_sizes), max(turn_sizes)
         tokens, turns, widest = map(max, needs, (tokens, turns, widest))
@@ -177,7 +179,8 @@ def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Seque
         count = index - first
         if count == CHUNK or (count and (count + 1) * heads * numbers > CHUNK_NUMBERS):
             yield recordings[first:index]
-            first, (tokens, turns, widest) = index, needs
+            first = index
+            tokens, turns, widest = needs
     yield recordings[first:]
 
 
@@ -190,11 +193,13 @@ def run_job(
     if cancelled.is_set():  # before the batch is built, which takes long
         return None
     recordings = list(recordings)  # `LexicalRecordings` would compute them on each access
-    dialogs, heads = stack_recordings(recordings), len(recordings[0].heads)
+    dialogs = stack_recordings(recordings)
+    heads = len(recordings[0].heads)
     # Outputs are computed only for metrics that need them, and only of late turns.
     late = [metric for metric in settings.measured if metric.needs == "dialogs"]
     outputs_from = first_late_turn(dialogs) if late else dialogs.turns
-    results, arguments = [], []
+    results = []
+    arguments = []
     needs = [*map(_calls_need, recordings)]
     for policy, budget in settings.cases:
         if cancelled.is_set():
@@ -211,8 +216,9 @@ def run_job(
         )
         of_rows = {metric: metric.late(trace, dialogs) for metric in late}
         for index, recording in enumerate(recordings):
-            dialog, rows = recording.transcript, slice(index * heads, (index + 1) * heads)
-            case = (dialog.name, dialog.services, policy.name, budget)
+            dialog = recording.transcript
+            rows = slice(index * heads, (index + 1) * heads)
+            case = dialog.name, dialog.services, policy.name, budget
             of_dialog = replace(trace, kept_tokens=trace.kept_tokens[rows], peak=trace.peak[rows])
             evidence = Evidence(of_dialog, recording, blocks or None)
             arguments += [(*case, *row) for row in _arguments(evidence, needs[index])]
@@ -234,13 +240,15 @@ def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator
     """Yield the last columns of `ARGUMENTS` for each argument of a call."""
     for need, turns in zip(needs, evidence.lost, strict=True):
         if need:
-            kept_share, evicted = float((turns < 0).mean()), turns[turns >= 0]
+            kept_share = float((turns < 0).mean())
+            evicted = turns[turns >= 0]
             yield *need, kept_share, int(evicted.min()) if evicted.size else -1
 
 
 def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
     """Return the columns `NEED` of each demand of a call, () for a demand of a dialog's state."""
-    dialog, needs = recording.transcript, list[tuple[Any, ...]]()
+    dialog = recording.transcript
+    needs = list[tuple[Any, ...]]()
     for demand, _ in recording.evidence:
         turn, start, _ = demand.mentions[-1]
         argument = demand.turn, demand.source, demand.call_number, demand.slot, demand.value

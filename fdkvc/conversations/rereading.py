@@ -70,7 +70,8 @@ class Reread:
     def of(cls, lines: Iterable[Returned]) -> Reread:
         """Return the sums of lines that came back."""
         rows = [*lines]
-        messages, keys = {row.message for row in rows}, {row.key for row in rows}
+        messages = {row.message for row in rows}
+        keys = {row.key for row in rows}
         edited_tokens = sum(row.tokens for row in rows if row.is_edited)
         return cls(len(messages), len(keys), sum(row.tokens for row in rows), edited_tokens)
 

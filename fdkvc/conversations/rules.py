@@ -52,7 +52,8 @@ def rules_in(text: str) -> Iterator[str]:
 
 def rules_at(session: Session, number: int) -> tuple[Rule, ...]:
     """Return the rules that the user had said before a compaction, in order, each once."""
-    compaction, messages = session.compactions[number], session.messages
+    compaction = session.compactions[number]
+    messages = session.messages
     places: dict[str, int] = {}
     for index in compaction.context:
         turn = messages[index].turn

@@ -37,7 +37,8 @@ def span_kind(message: Message, character: int = -1) -> SpanKind:
 
 
 def _turn_tokens(message: Message) -> TurnTokens:
-    kind, turn = span_kind(message), message.turn
+    kind = span_kind(message)
+    turn = message.turn
     tools = (turn.tool,) if turn.tool else tuple(call.method for call in message.calls)
     return TurnTokens(turn.text, message.spans, kind, kind == "user", turn.call_characters, tools)
 
@@ -79,7 +80,8 @@ class ContextText(TokenText):
     @cached_property
     def _dialogs(self) -> DialogBatch:
         """The text without vectors."""
-        tokens, turns = len(self), len(self.turns)
+        tokens = len(self)
+        turns = len(self.turns)
         while self.starts[turns - 1] == tokens:  # messages without tokens at the end are no turns
             turns -= 1
         nothing = np.zeros((1, tokens, 0), np.float32)
@@ -104,7 +106,8 @@ class PlaceSet:
         lengths = [len(turn.text) for turn in text.turns]
         firsts = [*accumulate(lengths, initial=0)]
         first_of = dict(zip(context, firsts, strict=False))
-        self._characters, self._number = firsts[-1], len(things)
+        self._characters = firsts[-1]
+        self._number = len(things)
         rows = []
         for number, places in enumerate(things):
             for message, start, end in places:

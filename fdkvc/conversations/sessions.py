@@ -120,7 +120,8 @@ class Session:
 
     def checked(self, messages: Iterable[Message]) -> tuple[Message, ...]:
         """Return messages, or raise a ValueError at the first one with which they are too many."""
-        so_far, tokens = list[Message](), 0
+        so_far = list[Message]()
+        tokens = 0
         for message in messages:
             so_far.append(message)
             tokens += message.tokens
@@ -154,10 +155,14 @@ class Session:
         a ValueError if the first half is not larger than that.
         """
         (context,) = self.contexts
-        half, so_far, cut = self.tokens_of(context) / 2, 0, 0
+        half = self.tokens_of(context) / 2
+        so_far = 0
+        cut = 0
         while cut < len(context) and so_far < half:
-            so_far, cut = so_far + self.messages[context[cut]].tokens, cut + 1
-        earlier, later = context[:cut], context[cut:]
+            so_far += self.messages[context[cut]].tokens
+            cut += 1
+        earlier = context[:cut]
+        later = context[cut:]
         if so_far <= size:
             raise ValueError(
                 f"{self.name}: its first half has {so_far:,} tokens, so a size of {size:,} leaves "

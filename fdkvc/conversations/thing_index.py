@@ -172,7 +172,8 @@ def _paths_in(text: str, names: set[str]) -> Iterator[tuple[str, int, int]]:
     if "\\" in text and not _DRIVE.search(text):  # JSON escapes, and no path of Windows
         text = _ESCAPE.sub("  ", text)
     for run in _RUN.finditer(text) if names else ():
-        words, start = run[0], run.start()
+        words = run[0]
+        start = run.start()
         if "/" not in words and "\\" not in words:
             name = words.lower().rstrip(".")
             if name in names:

@@ -228,7 +228,7 @@ def row_products(
     if real is None:
         return np.matmul(a, b.swapaxes(-1, -2), out=buffer)
     # The shape of a matrix product may change its rounding, so each row is multiplied alone.
-    shape = (len(a), a.shape[1], b.shape[1])
+    shape = len(a), a.shape[1], b.shape[1]
     products = np.empty(shape, np.float32) if buffer is None else buffer
     products[:] = 0
     for row, (indices, count) in enumerate(real):

@@ -124,7 +124,7 @@ class Cache:
             return self.without(~mask).keep(filled, slots)
         # Every row keeps exactly `slots`, so the flattened result has equal rows.
         (slot,) = mask.reshape(-1).nonzero()
-        shape = (len(self.token), slots)
+        shape = len(self.token), slots
         return self._each_column(lambda column: column.reshape(-1).take(slot).reshape(shape))
 
     def _each_column(self, pick: Callable[[NDArray[Any]], NDArray[Any]]) -> Cache:

@@ -140,8 +140,8 @@ class OnlineCache:
         slot = state.cache.token[0]
         filled = slot >= 0  # an empty slot, −1, copies the last column, which nothing reads
         self._columns = {name: array[slot] for name, array in columns.items()}
-        self.fed = self.fed + count
-        self._turns = self._turns + 1
+        self.fed += count
+        self._turns += 1
         renumbered = np.where(filled, np.arange(len(slot)), -1)[None]
         self._state = computed_state(replace(state.cache, token=renumbered), state.attended)
         ids = self._columns["positions"]

@@ -169,7 +169,7 @@ def counterfactual(
 
         is_read = runs.reads(name)
         reversing_value = _nearest(setting, reverses) if is_read else None
-        trial = (setting.default, reversing_value, setting.low, setting.high, _step(setting))
+        trial = setting.default, reversing_value, setting.low, setting.high, _step(setting)
         return Change(name, setting.title, *trial, keeps=evicted, is_read=is_read)
 
     changes: list[Change] = []

@@ -159,7 +159,10 @@ def unread_kinds(transcripts: Sequence[Transcript]) -> dict[str, int]:
 
 def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Say how a file of no known format is read, and count and name what is not read."""
-    malformed, roles, numbered, readings = 0, dict[str, None](), list[str](), list[str]()
+    malformed = 0
+    roles = dict[str, None]()
+    numbered = list[str]()
+    readings = list[str]()
     for transcript in transcripts:
         malformed += transcript.malformed_calls
         roles |= dict.fromkeys(transcript.unknown_speakers)

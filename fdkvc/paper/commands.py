@@ -40,7 +40,7 @@ def sweep(options: Namespace) -> None:
     from fdkvc.paper.results import SweepRun
 
     policy = read_policy(options.policy)
-    swept = (policy.name, options.parameter)
+    swept = policy.name, options.parameter
     if options.values is None:
         values = suggested_values(*swept)
     else:

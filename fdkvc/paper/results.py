@@ -219,7 +219,7 @@ def dialogs_table(results: Results) -> pd.DataFrame:
     for scenario, by_policy in results.measured.items():
         for policy, scores in by_policy.items():
             for metric, values in scores.values.items():
-                cells = (scenario, policy, metric, range(len(values)), values)
+                cells = scenario, policy, metric, range(len(values)), values
                 parts.append(pd.DataFrame(dict(zip(columns, cells, strict=True))))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 

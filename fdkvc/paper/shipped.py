@@ -19,7 +19,8 @@ from fdkvc.paper.study import Study, ablation
 from fdkvc.policies import read_policy
 
 FOLDER = Path(__file__).parent / "papers_run"
-NUMBERS, HEAD = "numbers.npz", "head.json"
+NUMBERS = "numbers.npz"
+HEAD = "head.json"
 
 BENCHMARK = Benchmark(dialogs=DIALOGS, seed=0)
 """The paper's benchmark."""
@@ -65,7 +66,8 @@ def unpacked(files: Mapping[str, bytes]) -> PapersRun:
 
 # ------------------------------------------------------------------------------- names of arrays
 
-STUDY, PROBE = "study", "probe"
+STUDY = "study"
+PROBE = "probe"
 
 
 def ablation_name(parameter: str) -> str:

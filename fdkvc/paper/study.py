@@ -35,7 +35,8 @@ from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 
-_MAIN, _COST = "Benchmark", "Latency"
+_MAIN = "Benchmark"
+_COST = "Latency"
 
 CHUNK = 50
 """Dialogs between two checks for cancellation."""

@@ -75,7 +75,7 @@ class AdaHeads(Wrapper):
         safe_count = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
         guaranteed = protected | top_k(score, unprotected, np.maximum(safe_count, 0), self.ties)
         # 2. The rest of the layer's budget goes to the best of all heads, in one row per layer.
-        pool = (len(score) // heads, heads * score.shape[1])
+        pool = len(score) // heads, heads * score.shape[1]
         safe_entries, _ = select(
             score.reshape(pool),
             Cache(cache.token.reshape(pool)),

@@ -62,7 +62,7 @@ class H2O(WindowedPolicy):
     @property
     def steps(self) -> tuple[Step, ...]:
         sums = SUMMED_ATTENTION if self.forgetting == 1 else FADING_ATTENTION
-        return (sums, RECENT_WINDOW, EVICTION)
+        return sums, RECENT_WINDOW, EVICTION
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Add this turn's attention over everything in the cache, the new tokens included."""

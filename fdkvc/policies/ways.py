@@ -3,7 +3,8 @@
 from fdkvc.policies import read_policy
 from fdkvc.policies.whitelist import Whitelist
 
-MESSAGES, USER_FIRST = "reread(messages(fifo))", "reread(messages(fifo, begins=user))"
+MESSAGES = "reread(messages(fifo))"
+USER_FIRST = "reread(messages(fifo, begins=user))"
 CLEARED = "reread(clear-results)"
 """The policies of what engines and frameworks do with messages."""
 

@@ -144,7 +144,8 @@ def read_dialogs(
     by_name = next((format for format in texts if ending in format.endings), None)
     log = None if by_name else _log_format(text)
     if log is not None:
-        dialogs, reading = list(log.read(text, 0, calls)), ""
+        dialogs = list(log.read(text, 0, calls))
+        reading = ""
     elif by_name or not text.lstrip().startswith(("{", "[")):
         if not by_name and ending in markdown.FORMAT.endings:
             raise ValueError(
@@ -155,7 +156,8 @@ def read_dialogs(
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
         if not by_name and ending in TABLES:
             raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
-        dialogs, reading = list((by_name or texts[0]).read(text, 0, calls)), ""
+        dialogs = list((by_name or texts[0]).read(text, 0, calls))
+        reading = ""
     else:
         check_structure(text.encode())
         dialogs, reading = _conversations(text, ending == "jsonl", calls)

@@ -90,7 +90,10 @@ def log_format(
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
-        log, times, fork, folder = reader(unread), dict[str, float](), "", ""
+        log = reader(unread)
+        times = dict[str, float]()
+        fork = ""
+        folder = ""
         for line, place in lines(text, unread):
             log.read(line, place)
             times[place] = _time(line.get("timestamp"))
@@ -163,7 +166,9 @@ def _numbered(text: str) -> Iterator[tuple[int, str]]:
             if line := match[0].strip():
                 yield number, line
         return
-    place, number, decode = text.index("[") + 1, 0, JSONDecoder().raw_decode
+    place = text.index("[") + 1
+    number = 0
+    decode = JSONDecoder().raw_decode
     while place < len(text) and text[place] != "]":
         if text[place] in " \t\r\n,":
             place += 1
@@ -186,14 +191,16 @@ def lines_of(text: str, unread: Unread) -> Iterator[Placed]:
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     if _is_list(text):
         check_structure(text.encode())
-    named, noun = 0, "item" if _is_list(text) else "line"
+    named = 0
+    noun = "item" if _is_list(text) else "line"
     for number, line in _numbered(text):
         try:
             check_structure(line.encode())
             value = parse_json(line, number)
             reason = "is not an object"
         except ValueError as error:
-            value, reason = None, str(error).removeprefix(f"line {number} ")
+            value = None
+            reason = str(error).removeprefix(f"line {number} ")
         if isinstance(value, dict):
             yield value, f"{noun} {number}"
         else:
@@ -261,7 +268,8 @@ class Thread:
 
     def join(self, index: int, message: JsonObject) -> None:
         """Add the parts and calls of a line to an answer, except those that it already has."""
-        answer, fields = self.messages[index][0], ("content", "tool_calls")
+        answer = self.messages[index][0]
+        fields = "content", "tool_calls"
         if index not in self._parts:
             parts = chain.from_iterable(map(answer.__getitem__, fields))
             self._parts[index] = {*map(json.dumps, parts)}
@@ -516,7 +524,8 @@ def transcript_of(
 
 
 def _said(message: Message, calls: bool) -> Spoken:
-    turn, call_rows = message.turn, [(call.method, call.arguments) for call in message.calls]
+    turn = message.turn
+    call_rows = [(call.method, call.arguments) for call in message.calls]
     if calls:
         return turn, call_rows
     silent = turn.text[turn.call_characters :]

@@ -100,11 +100,13 @@ def read_dialogue(value: JsonObject, number: int, calls: bool = False) -> Iterat
         framed.append(frames)
         services.append(_services(frames, services[-1] if services else frozenset()))
     # Sizes are checked before mentions are looked for, which takes long.
-    texts, name = [turn.text for turn in turns], name or f"dialog {number}"
+    texts = [turn.text for turn in turns]
+    name = name or f"dialog {number}"
     check_texts(name, texts, [*unread.items()])
     all_frames = [*chain.from_iterable(framed)]
     spans = chain.from_iterable(frame.spans for frame in all_frames)
-    spanned, slots = sum(end - start for _, start, end in spans), f"{name}: its slots have"
+    spanned = sum(end - start for _, start, end in spans)
+    slots = f"{name}: its slots have"
     check_most(slots, spanned, "characters", MAX_SPANNED_CHARACTERS, TooLargeError)
     service_count = len({frame.service for frame in all_frames})
     check_most(f"{name}: it has", service_count, "services", MAX_TOPICS, TooLargeError)
@@ -173,7 +175,8 @@ class _Demands:
         if frame.values:
             self.state[frame.service] = frame.values
             for slot, wordings in frame.values.items():
-                service, entry = frame.service, (frame.service, slot, wordings[0].lower())
+                service = frame.service
+                entry = frame.service, slot, wordings[0].lower()
                 if self._add("state", index + 1, service, service, slot, wordings) == ():
                     self.missing_values.add(entry)
                 else:
@@ -215,7 +218,8 @@ class _Demands:
         self, service: str, slot: str, mentions: tuple[Mention, ...]
     ) -> tuple[tuple[Mention, ...], bool]:
         """Return the mentions of a state's value that count, and whether it is carried over."""
-        services, copied = {service}, self.copies.get((service, slot))
+        services = {service}
+        copied = self.copies.get((service, slot))
         if copied is not None:
             services |= {
                 other_service for other_service, values in self.state.items() if copied in values
@@ -231,7 +235,8 @@ class _Demands:
 def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
     unread.fields(value, {"actions", "service", "service_call", "slots", "state"})
     service = clean_name(require(value, "service", str, place))
-    spans, copies = [], {}
+    spans = []
+    copies = {}
     for slot, location in listed_objects(value, "slots", "slot", place):
         unread.fields(slot, {"copy_from", "slot", "value"})
         name = clean_name(require(slot, "slot", str, location))

@@ -211,9 +211,11 @@ def cut_thinking(text: str, unread: Unread) -> str:
             thought = [inside for _, inside in pieces[:-1]]
             begin, tag, position = words[-1].partition(closing)
             if tag and not thought:  # the chat template has the opening tag
-                thought, words = [begin], [position]
+                thought = [begin]
+                words = [position]
             elif not thought and text.lstrip().startswith(opening):  # it was cut off
-                thought, words = [text], []
+                thought = [text]
+                words = []
             text = "".join(words).strip()
             unread.add(THINKING, sum(map(has_words, thought)))
     return text

@@ -93,7 +93,8 @@ def chat_format(
     """
 
     def read(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
-        place, unread = f"{noun} {number}", Unread()
+        place = f"{noun} {number}"
+        unread = Unread()
         cluster, name = name_of(value, place)
         named = next(filter(value.get, names), "id")
         prompts = () if messages else filter(is_prompt, value)
@@ -108,7 +109,8 @@ def chat_format(
 
 def run_name(value: JsonObject, key: str, kind: str, number: str) -> tuple[str, str]:
     """Return the cluster and the name of a run of a task, empty if it does not name the task."""
-    task, run = value.get(key), value.get(number)
+    task = value.get(key)
+    run = value.get(number)
     if not isinstance(task, str | int):
         return "", ""
     cluster = clean_name(f"{kind} {task}")
@@ -174,7 +176,8 @@ def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) ->
     placed = chain.from_iterable(_in_chat_terms(*sent, unread) for sent in messages)
     for message, location in placed:
         topic = clean_name(optional(message, "topic", str, location))
-        role, text = message["role"], text_of(message, location, unread)
+        role = message["role"]
+        text = text_of(message, location, unread)
         kind = KINDS.get(bare(role))
         if kind == "result":
             waiting.pop(call_id(message), None)
@@ -200,7 +203,8 @@ def new_calls(calls: Iterable[JsonObject], waiting: dict[str, str]) -> list[Json
     unmade = []
     for call in calls:
         function = of_kind(call, dict).get("function")
-        key, text = call_id(of_kind(function, dict)), json.dumps(call)
+        key = call_id(of_kind(function, dict))
+        text = json.dumps(call)
         if not key or waiting.get(key) != text:
             unmade.append(call)
         waiting[key] = text
@@ -229,7 +233,8 @@ def with_demands(
             continue
         arguments = []
         for slot, wording in values_in(values):
-            value, demanded = clean_name(wording), is_demanded(wording)
+            value = clean_name(wording)
+            demanded = is_demanded(wording)
             mentions = finder.mentions(wordings_of(wording) if demanded else (), before=place)
             missing += demanded and not mentions
             if mentions:
@@ -256,7 +261,8 @@ def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Iterator[Pla
     """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
     # 1. Who says what.
     message = as_message(sent, place, unread)
-    role, name = message["role"], message.get("name")
+    role = message["role"]
+    name = message.get("name")
     key = bare(role)
     message["role"] = ROLES.get(key, role)
     is_person = key not in KINDS and key not in CALL_ROLES

@@ -100,14 +100,16 @@ class _Reader(Reader):
 
     def read(self, line: JsonObject, place: str) -> None:
         """Read a line, unless it is a copy."""
-        agent, uuid = self._agent(line), _field(line, "uuid", str)
+        agent = self._agent(line)
+        uuid = _field(line, "uuid", str)
         if uuid in self.spans:
             owner, first, end = self.spans[uuid]
             self.unread.add(COPY)
             if agent.is_fresh and owner is agent:  # written again because it stayed
                 agent.stay(range(first, end))
             return
-        begin, stayed = len(agent.messages), agent.is_fresh and uuid in agent.late
+        begin = len(agent.messages)
+        stayed = agent.is_fresh and uuid in agent.late
         # A line that joins an answer has the place of this answer, which is before `begin`.
         first = min(self._add(line, place, agent), default=begin)
         if stayed:
@@ -131,7 +133,8 @@ class _Reader(Reader):
 
     def _add(self, line: JsonObject, place: str, agent: _Agent) -> list[int]:
         """Read a line into its conversation; return the messages that it adds or joins."""
-        kind, subtype = line.get("type"), line.get("subtype")
+        kind = line.get("type")
+        subtype = line.get("subtype")
         match line:
             case {"type": "system", "subtype": "compact_boundary"}:
                 self._compact(agent)
@@ -170,7 +173,8 @@ class _Reader(Reader):
         results = (part.get("type") == "tool_result" for part in objects_of(message.get("content")))
         if not is_answer and not any(results):
             self._go_back(_field(line, "parentUuid", str), agent)
-        numbers, key = [], _field(message, "id", str)
+        numbers = []
+        key = _field(message, "id", str)
         for part, location in turns_of_answer(message, place, self.unread):
             number = agent.answers.get(key)
             if number is not None and number in agent.context[-MAX_APART:]:
@@ -188,7 +192,8 @@ class _Reader(Reader):
     def _go_back(self, parent: str, agent: _Agent) -> None:
         """Take what descends from the parent of a person's message from the context."""
         owner, _, end = self.spans.get(parent, (None, 0, 0))
-        branch, leaving = self.children.pop(parent, []) if owner is agent else [], set[int]()
+        branch = self.children.pop(parent, []) if owner is agent else []
+        leaving = set[int]()
         while branch:
             uuid = branch.pop()
             branch += self.children.pop(uuid, [])
@@ -199,7 +204,8 @@ class _Reader(Reader):
 
     def _compact(self, agent: _Agent, summary: JsonObject | None = None, place: str = "") -> None:
         """Begin a context with a summary, at the boundary before it; either may be missing."""
-        boundary, agent.pending = agent.pending, None
+        boundary = agent.pending
+        agent.pending = None
         if boundary is None and summary is None:
             return
         metadata = _field(boundary[0], "compactMetadata", dict) if boundary else {}
@@ -216,7 +222,8 @@ class _Reader(Reader):
             note="" if boundary else "The file has its summary, but not its boundary.",
             missing=len(agent.late),
         )
-        waiting, agent.waiting = agent.waiting, []
+        waiting = agent.waiting
+        agent.waiting = []
         for attach in waiting:
             attach()
 
@@ -237,19 +244,23 @@ class _Reader(Reader):
                 stays.update(range(first, end) if owner is agent else ())
             return stays, {*uuids} - self.spans.keys()
         segment = _field(metadata, "preservedSegment", dict)
-        head, tail = _field(segment, "headUuid", str), _field(segment, "tailUuid", str)
+        head = _field(segment, "headUuid", str)
+        tail = _field(segment, "tailUuid", str)
         late = {head, tail} - {"", *self.spans}
         if head not in self.spans:
             return set(), late
-        first, end = self.spans[head][1], self.spans.get(tail, (agent, 0, len(agent.messages)))[2]
+        first = self.spans[head][1]
+        end = self.spans.get(tail, (agent, 0, len(agent.messages)))[2]
         return {index for index in agent.context if first <= index < end}, late
 
     def _clear(self, line: JsonObject, place: str, agent: Thread) -> None:
         """Take the results that a line names as cleared from the context."""
         metadata = _field(line, "microcompactMetadata", dict)
-        size_before, saved = _count(metadata, "preTokens"), _count(metadata, "tokensSaved")
+        size_before = _count(metadata, "preTokens")
+        saved = _count(metadata, "tokensSaved")
         size_after = None if size_before is None or saved is None else size_before - saved
-        calls, sizes = {*_texts(metadata, "compactedToolIds")}, (size_before, size_after)
+        calls = {*_texts(metadata, "compactedToolIds")}
+        sizes = size_before, size_after
         trigger = clean_name(_field(metadata, "trigger", str))
         if not agent.clear(place, calls, sizes, trigger):
             self.unread.add("line of type 'system, microcompact_boundary'")
@@ -268,7 +279,7 @@ def _waited(attached: JsonObject) -> bool:
 
 def attached_name(attached: JsonObject) -> str:
     """Return the path or name of what is attached, or else its type."""
-    fields = ("filename", "displayPath", "path", "planFilePath", "name", "type")
+    fields = "filename", "displayPath", "path", "planFilePath", "name", "type"
     names = filter(None, only(map(attached.get, fields), str))
     return next(map(clean_name, names), "unnamed")
 

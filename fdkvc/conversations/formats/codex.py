@@ -73,9 +73,11 @@ class _Reader(Reader):
         self.items: list[Placed] = []  # since the last compaction
 
     def read(self, line: JsonObject, place: str) -> None:
-        kind, payload = line.get("type"), line.get("payload")
+        kind = line.get("type")
+        payload = line.get("payload")
         if payload is None and str(kind).endswith(("message", "reasoning", "_call", "_output")):
-            kind, payload = "response_item", line
+            kind = "response_item"
+            payload = line
         if not isinstance(payload, dict):
             self.unread.add(f"line of type {clean_name(str(kind))!r}")
         elif kind == "response_item":
@@ -107,19 +109,22 @@ class _Reader(Reader):
 
     def _roll_back(self, turns: int) -> None:
         """Take the user's last turns, and what followed each, from the context."""
-        leaving, passed = set[int](), set[int]()
+        leaving = set[int]()
+        passed = set[int]()
         for index in reversed(self.thread.context):
             message = self.thread.messages[index][0]
             passed.add(index)
             if message.get("role") == "user" and not _text(message).startswith(CONTEXT):
                 leaving |= passed
-                passed, turns = set(), turns - 1
+                passed = set()
+                turns -= 1
                 if not turns:
                     break
         self.thread.leave(leaving, self.unread)
 
     def _compact(self, payload: JsonObject, place: str) -> None:
-        thread, message = self.thread, of_kind(payload.get("message"), str)
+        thread = self.thread
+        message = of_kind(payload.get("message"), str)
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
         stays: list[int] = []

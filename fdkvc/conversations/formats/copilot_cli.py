@@ -28,7 +28,7 @@ CALL = ("toolCallId", "name", "arguments")
 
 def is_line(value: JsonObject) -> bool:
     """Whether an object is an event with which a session begins, or a message."""
-    kinds = ("session.start", "session.resume", "user.message", "assistant.message")
+    kinds = "session.start", "session.resume", "user.message", "assistant.message"
     return value.get("type") in kinds and isinstance(value.get("data"), dict)
 
 

@@ -58,7 +58,8 @@ class _Reader(Reader):
 
     def _turns(self, line: JsonObject, place: str) -> Iterator[dict[str, Any]]:
         """Yield a record's words and calls, and the results that were not added before."""
-        content, calls = line.get("content"), objects_of(line.get("toolCalls"))
+        content = line.get("content")
+        calls = objects_of(line.get("toolCalls"))
         parts = [*content] if isinstance(content, list) else [{"text": content}]
         for call in calls:
             parts.append({"functionCall": {name: call.get(name) for name in CALL}})
@@ -75,7 +76,8 @@ class _Reader(Reader):
 
     def _replace(self, rows: Sequence[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
-        stays, new = set[int](), list[tuple[str, dict[str, Any]]]()
+        stays = set[int]()
+        new = list[tuple[str, dict[str, Any]]]()
         for row in rows:
             key = str(row.get("id"))
             if key in self.numbers:

@@ -27,7 +27,8 @@ READ = ("attachments", "events", "id", "input", "output")
 
 
 def _read_log(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
-    samples, file_unread = require(value, "samples", list, "the file"), Unread()
+    samples = require(value, "samples", list, "the file")
+    file_unread = Unread()
     file_unread.fields(value, {"samples"})
     return read_each(SAMPLE.read, samples, "sample", number, calls, file_unread)
 
@@ -40,7 +41,9 @@ class _Attached:
     """Puts back texts that a sample stores once, up to the length of a dialog."""
 
     def __init__(self, texts: JsonObject, name: str) -> None:
-        self.texts, self.name, self.characters = texts, name, 0
+        self.texts = texts
+        self.name = name
+        self.characters = 0
 
     def put_back(self, value: Any) -> Any:
         """Return a value of JSON with the attached texts in it."""
@@ -69,7 +72,8 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
 
 def _restated(message: JsonObject, location: str, unread: Unread) -> Fields:
     """Return a message with the error of a tool before its words, and its calls as they are."""
-    error, content = optional(message, "error", dict, location), message.get("content")
+    error = optional(message, "error", dict, location)
+    content = message.get("content")
     unread.fields(error, {"message", "type"})
     fields: Fields = {}
     if error_text := optional(error, "message", str, location):

@@ -73,17 +73,21 @@ def read(text: str, number: int, calls: bool) -> Dialogs:
 def _messages(text: str, unread: Unread) -> Iterator[Placed]:
     """Yield the messages of a chat; what is before its first speaker is counted."""
     is_aider = text.startswith((AIDER, " at "))
-    role, turn_lines, is_code = "", list[str](), False
+    role = ""
+    turn_lines = list[str]()
+    is_code = False
     for line in text.split("\n")[is_aider:]:
         is_code ^= line.startswith("```")
-        next_role, words = "", line
+        next_role = ""
+        words = line
         if is_aider and not is_code and line.strip():
             next_role, words = _of_aider(line)
         elif not is_aider and not is_code:
             next_role, words = speaker_of(line)
         if next_role and (next_role != role or not is_aider):
             yield from _message(role, turn_lines, unread)
-            role, turn_lines = next_role, []
+            role = next_role
+            turn_lines = []
         turn_lines.append(words if next_role else line)
     yield from _message(role, turn_lines, unread)
 

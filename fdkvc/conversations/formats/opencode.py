@@ -62,7 +62,8 @@ class _Reader(Reader):
         self.clearings = list[tuple[float, str]]()  # of a call's result, a heap by time
 
     def read(self, line: JsonObject, place: str) -> None:
-        info, parts = of_kind(line.get("info"), dict), objects_of(line.get("parts"))
+        info = of_kind(line.get("info"), dict)
+        parts = objects_of(line.get("parts"))
         due = set[str]()
         while self.clearings and self.clearings[0][0] <= line["timestamp"]:
             due.add(heappop(self.clearings)[1])

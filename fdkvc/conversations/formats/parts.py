@@ -158,7 +158,8 @@ def _turns_of(typed: Iterable[Fields], role: Any, unread: Unread) -> list[Fields
         kind = str(part.get("type"))
         if returned and _kind(kind) != "call":
             turns += returned
-            turn, returned = None, []
+            turn = None
+            returned = []
         if kind in SILENT_PARTS:
             unread.fields(part, {"type", "tokens"})
             continue
@@ -331,7 +332,8 @@ def _calls_beside(message: JsonObject, field: str, place: str, unread: Unread) -
 
 def text_of(message: JsonObject, place: str, unread: Unread) -> str:
     """Return the text of a message, its textual parts joined; count other parts."""
-    audio, content = message.get("audio"), message.get("content")
+    audio = message.get("audio")
+    content = message.get("content")
     spoken = optional(audio, "transcript", str, place) if isinstance(audio, dict) else ""
     texts = [optional(message, "refusal", str, place), spoken]
     if audio and not spoken:

@@ -40,7 +40,8 @@ class _Reader(Reader):
         self.last = ""
 
     def read(self, line: JsonObject, place: str) -> None:
-        key, parent = str(line.get("id")), str(line.get("parentId"))
+        key = str(line.get("id"))
+        parent = str(line.get("parentId"))
         if parent != self.last and parent in self.messages:
             self._go_back(parent)
         begin = len(self.thread.messages)

@@ -42,7 +42,8 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
         if _END.fullmatch(line):
             if turns:
                 dialogs.append(turns)
-                turns, speakers = Turns(), set()
+                turns = Turns()
+                speakers = set()
             continue
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""

@@ -64,7 +64,8 @@ def _words(message: JsonObject) -> Any:
 
 def _said(value: JsonObject, name: str, role: str, place: str) -> Iterator[Placed]:
     """Yield the messages of a field: a text, a message, or a list of these."""
-    listed, location = value[name], f"{place}, {name}"
+    listed = value[name]
+    location = f"{place}, {name}"
     listed = [listed] if isinstance(listed, dict) else listed
     if isinstance(listed, list):
         yield from objects(listed, "message", location)

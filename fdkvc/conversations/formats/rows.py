@@ -83,7 +83,7 @@ def _side(side: str) -> Format:
         question = clean_name(str(value.get("question_id") or ""))
         return question or place, f"{question} {side}".strip()
 
-    both = ("conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner")
+    both = "conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner"
     return chat_format(
         f"arena-{side}", ROW.label, f"conversation_{side}", None, both, name_of=name_of
     )

@@ -98,7 +98,8 @@ def _results(text: str) -> Iterator[Part]:
 def _steps(text: str) -> Iterator[Part]:
     """Yield thoughts and answers as words, actions as calls, and observations as results."""
     pieces = _STEP.split(text)
-    labels, bodies = ["", *pieces[1::2]], pieces[0::2]
+    labels = ["", *pieces[1::2]]
+    bodies = pieces[0::2]
     acted = ""
     for number, (label, body) in enumerate(zip(labels, bodies, strict=True)):
         has_input = labels[number + 1 : number + 2] == ["Action Input"]
@@ -108,7 +109,8 @@ def _steps(text: str) -> Iterator[Part]:
             acted = body.strip()
         elif label == "Action Input" and acted:
             arguments, words = _given(body)
-            calls, acted = [{"name": acted, "arguments": arguments}], ""
+            calls = [{"name": acted, "arguments": arguments}]
+            acted = ""
         elif label == "Observation":
             yield _result(body)
         elif not calls:

@@ -37,14 +37,16 @@ BOOKKEEPING = name_list("agent cache_control is_demo message_type tags tool_call
 def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     for step, _ in listed_objects(value, "trajectory", "step", place):
         unread.fields(step, STEP_FIELDS)
-    agent, acted = None, False
+    agent = None
+    acted = False
     for message, location in messages_of(value, "history", place, "message"):
         name = optional(message, "agent", str, location)
         agent = name if agent is None else agent
         if name != agent:
             unread.add(OTHER_AGENT)
             continue
-        role, content = require(message, "role", str, location), message.get("content")
+        role = require(message, "role", str, location)
+        content = message.get("content")
         texts = {field: optional(message, field, str, location) for field in ("thought", "action")}
         if content is None:
             content = "\n".join(filter(None, texts.values()))

@@ -36,7 +36,8 @@ def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialog
     simulations = require(value, "simulations", list, "the file")
     info = optional(value, "info", dict, "info")
     environment = optional(info, "environment_info", dict, "info")
-    policy, file_unread = optional(environment, "policy", str, "info"), Unread()
+    policy = optional(environment, "policy", str, "info")
+    file_unread = Unread()
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
         file_unread.fields(owner, {read, "info"})
     with_policy = [
@@ -52,7 +53,8 @@ def _simulated(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed
         listed = _from_ticks(value, place)
     else:
         listed = messages_of(value, "messages", place, "message")
-    messages, policy = [*_messages(listed, unread)], optional(value, "policy", str, place)
+    messages = [*_messages(listed, unread)]
+    policy = optional(value, "policy", str, place)
     if policy and messages and messages[0][0]["role"] != "system":
         yield {"role": "system", "content": policy}, f"{place}, policy"
     yield from messages

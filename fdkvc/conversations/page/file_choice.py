@@ -64,7 +64,8 @@ def chosen_file(
     For a file of the user's own, the uploader is shown, in `first` until there is a file. `placed`
     are the page's fields whose values belong to one file.
     """
-    page, linked_key = shown.name, f"{shown.name}/linked-own"
+    page = shown.name
+    linked_key = f"{shown.name}/linked-own"
     if shown.link:
         st.session_state[linked_key] = shown.link.get(FILE.name) == OWN
     if held(page, FILE) != OWN:

@@ -95,7 +95,8 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
 
 def _shown(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...], list[str]]:
     """Return the dialogs that a page shows, and a sentence for each that is too long."""
-    readable, too_long = list[Transcript](), list[str]()
+    readable = list[Transcript]()
+    too_long = list[str]()
     for transcript in transcripts:
         it_has = f"{transcript.name}: it has"
         try:
@@ -153,7 +154,8 @@ class HeadChoice(Spoken):
     def of(cls, file: DialogFile, recording: Recording, topic_names: tuple[str, ...]) -> Self:
         """Return the choice of a recording of the file, as `shown_recording` has it."""
         topics = tuple(turn.topic for turn in recording.transcript.turns)
-        source, name = file.key + recording.source, recording.transcript.name
+        source = file.key + recording.source
+        name = recording.transcript.name
         return cls(name, recording, source, topics, topic_names=topic_names)
 
     @property

@@ -35,8 +35,10 @@ class Column(NamedTuple):
 
 def columns_of(session: Session) -> tuple[Column, ...]:
     """Return at most `MAX_COLUMNS` columns for all messages of a session."""
-    fillings, bounds = [*_fillings(session)], [*enumerate(session.bounds[1:-1], start=1)]
-    columns, width = list[Column](), -(-len(fillings) // MAX_COLUMNS)
+    fillings = [*_fillings(session)]
+    bounds = [*enumerate(session.bounds[1:-1], start=1)]
+    columns = list[Column]()
+    width = -(-len(fillings) // MAX_COLUMNS)
     for first in range(0, len(fillings), width or 1):
         last = min(first + width, len(fillings)) - 1
         boundary = next((row for row, bound in bounds if first <= bound <= last), 0)
@@ -50,7 +52,9 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
     `returning` are the results that repeat what had left.
     """
     highest = max((column.filling.total() for column in columns), default=0) or 1
-    spans, present, has_boundary = list[str](), Counter[str](), False
+    spans = list[str]()
+    present = Counter[str]()
+    has_boundary = False
     for first, last, number, filling in columns:
         marks = " later" if first > moment else ""
         marks += " now" if first <= moment <= last else ""

@@ -137,7 +137,8 @@ def _columns(run: SessionRun) -> tuple[Column, ...]:
 
 def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[CompactionCard]:
     """Return the cards of a session."""
-    began, cards = perf_counter(), list[CompactionCard]()
+    began = perf_counter()
+    cards = list[CompactionCard]()
 
     def report(number: int, total: int) -> None:
         title = f"Comparing ways to fit: compaction {number + 1} of {total}"
@@ -154,7 +155,8 @@ def read_compaction(
     run: SessionRun, number: int, read_on: ReadOn, on_progress: Report, cancelled: Event
 ) -> CompactionCard:
     """Let a model read on after a compaction of a session, and return its card."""
-    (result,), began = forgot(run.chosen, numbers=[number]), perf_counter()
+    (result,) = forgot(run.chosen, numbers=[number])
+    began = perf_counter()
 
     def report(number: int, total: int) -> None:
         if cancelled.is_set():
@@ -175,7 +177,8 @@ def show_session(
     with st.container(border=True, key="session"):
         labels = {str(place): session.name for place, session in enumerate(sessions)}
         chosen = fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
-        session, size = sessions[int(chosen)], 0
+        session = sessions[int(chosen)]
+        size = 0
         if not session.compactions:
             session, size = _imagined(page, session)
         run = SessionRun(file.digest, int(chosen), size, encoding, file)
@@ -225,7 +228,7 @@ def _read(
     page: str, run: SessionRun, number: int, card: CompactionCard, read_on: ReadOn
 ) -> CompactionCard:
     """Offer to let a model read on after a compaction; return its card, new once it has."""
-    content = (run, number)
+    content = run, number
     job = shared_jobs().of(content)
     if job is None:
         if st.button(
@@ -260,14 +263,17 @@ def _draw(
     cards: Sequence[CompactionCard] = job.latest or ()
     if not session.compactions:
         return
-    bar, chosen, has_several = st.container(), 0, len(session.compactions) > 1
+    bar = st.container()
+    chosen = 0
+    has_several = len(session.compactions) > 1
     if has_several:
         places = reversed(range(len(session.compactions)))  # the newest is open
         labels = {str(place): f"Compaction {place + 1}" for place in places}
         # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
         state = {"persist_state": "session"}
         chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
-    losses_scope, scope = scope, f"{scope}/{chosen}"
+    losses_scope = scope
+    scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     returning = frozenset(chain.from_iterable(card.returning for card in cards))
     with bar:
@@ -385,13 +391,15 @@ def messages_html(
 ) -> str:
     """Return the messages around some places, marked by whether they are in context then."""
     # 1. The messages to show: around a moment, or around the places of a loss.
-    context, places = session.in_context(moment), {*places}
+    context = session.in_context(moment)
+    places = {*places}
     nearby = set[int]() if places else {*range(moment - NEAR, moment + NEAR // 2 + 1)}
     for place in {moment, *places}:
         nearby |= {place - 1, place, place + 1}
     # 2. Their rows, with a row for each gap and for each compaction between them.
     bounds = [*zip(session.bounds[1:], session.compactions, strict=False)]
-    rows, next_index = list[str](), 0
+    rows = list[str]()
+    next_index = 0
     for index in sorted(nearby & {*range(len(session.messages))}):
         for number, (bound, compaction) in enumerate(bounds, start=1):
             if next_index <= bound <= index:
@@ -414,7 +422,8 @@ def _gap(first: int, end: int) -> list[str]:
 def _message_html(
     session: Session, index: int, moment: int, context: frozenset[int], value: str, is_back: bool
 ) -> str:
-    message, standing_there = session.messages[index], _standing(index, moment, context)
+    message = session.messages[index]
+    standing_there = _standing(index, moment, context)
     author = SPAN_KINDS[span_kind(message)]
     if index in session.summaries:
         author = "summary"
@@ -437,5 +446,6 @@ def _marked(text: str, value: str) -> str:
     marked = escape(cut) or "(no words)"
     if value:
         marked = marked.replace(escape(value), f"<mark>{escape(value)}</mark>")
-    lead, trail = "… " if begin else "", " …" if begin + len(cut) < len(text) else ""
+    lead = "… " if begin else ""
+    trail = " …" if begin + len(cut) < len(text) else ""
     return f"{lead}{marked}{trail}"

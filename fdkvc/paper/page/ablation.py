@@ -110,7 +110,8 @@ def choose_sweep(page: str) -> Sweep:
     """Show the controls and return the sweep."""
     scenario = SCENARIOS[fields.choice(page, SWEPT_SCENARIO)]
     numbers = fields.numbers(page, NUMBERS)
-    swept, options = st.container(), st.expander("More", icon=":material/tune:")
+    swept = st.container()
+    options = st.expander("More", icon=":material/tune:")
     with options:
         inside = fields.choice(page, with_policy(SWEPT_POLICY, held(page, SWEPT_POLICY)))
         policy = choose_around(page, read_policy(inside)).name
@@ -184,7 +185,8 @@ def kind() -> Kind:
 
 def show(page: str, run_view: Past, answer: DeltaGenerator) -> None:
     """Show a sweep; one of the paper's together with its other one."""
-    run, shipped = run_view.result, kind().shipped
+    run = run_view.result
+    shipped = kind().shipped
     other_runs = []
     if run_view.job is None:
         other_runs = [paper_run for paper_run in shipped if paper_run is not run]
@@ -203,10 +205,12 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
     effects = []
     for run in runs:
         means = run.table.groupby("metric")["mean"]
-        lowest, highest = means.min(), means.max()
+        lowest = means.min()
+        highest = means.max()
         moved = str((highest - lowest).idxmax())
         metric = late_metric(moved)
-        low, high = metric.with_unit(lowest[moved]), metric.with_unit(highest[moved])
+        low = metric.with_unit(lowest[moved])
+        high = metric.with_unit(highest[moved])
         reach = f"moves {metric.title.lower()} between {low} and {high}"
         effects.append((highest[moved] - lowest[moved], _label(run.settings), reach))
     ranked = sorted(effects, reverse=True)  # by how far each moves a metric
@@ -218,7 +222,8 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:
     swept = run.table
-    policy, parameter = read_policy(run.settings.policy), run.settings.parameter
+    policy = read_policy(run.settings.policy)
+    parameter = run.settings.parameter
     with side_by_side(kind):
         for metric in swept.metric.unique():
             with panel(f"{kind}-{metric}"):

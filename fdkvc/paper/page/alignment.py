@@ -54,7 +54,8 @@ def show_alignment(page: str, study: Study) -> None:
     differences = differences_table(results)
     if differences.empty:
         return
-    ablated, baseline = read_policy(ABLATED_POLICY).title, read_policy(BASELINE).title
+    ablated = read_policy(ABLATED_POLICY).title
+    baseline = read_policy(BASELINE).title
     st.header(plain(f"{ablated} − {baseline}, paired by dialog"), anchor=False)
     st.markdown(
         "With 95 % intervals; a difference is clear where t is above 1.96 or below −1.96. The "

@@ -101,8 +101,8 @@ def line_html(result: ClaimResult) -> str:
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         return ""
     room = 0.08 * (high - low)
-    low = low - room
-    high = high + room
+    low -= room
+    high += room
 
     # Positions in percent of the line; a range may be infinite, so it is cut at the ends.
     def place(value: float) -> float:

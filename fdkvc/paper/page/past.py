@@ -117,7 +117,8 @@ def open_run(page: str, kind: Kind, place: DeltaGenerator) -> Past | None:
 
 def listed_runs(kind: Kind) -> dict[str, Past]:
     """Return the runs that are shipped and this browser's own, by name."""
-    me, runs = browser(), _available_runs(kind)
+    me = browser()
+    runs = _available_runs(kind)
     return {name: run for name, run in runs.items() if run.job is None or run.job.browser == me}
 
 

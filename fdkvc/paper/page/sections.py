@@ -73,7 +73,8 @@ def _kind_of(section: str | None) -> Kind:
 
 def show(page: str, place: DeltaGenerator) -> None:
     """Show a run section by section, and in `place` the list of runs and their files."""
-    answer, description = st.container(key="page-answer"), st.container()
+    answer = st.container(key="page-answer")
+    description = st.container()
     section = held(page, SECTION)
     kind = _kind_of(section)
     with description:

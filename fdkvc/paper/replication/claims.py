@@ -117,7 +117,7 @@ def _size(claim: Claim, measured: Measurement, study: Study) -> str | None:
         return None
     change = quantity.kind == "change"
     chance = change and may_be_chance(study.results, quantity.scenario or COMPOSITE)
-    size = (measured.value, measured.spread, measured.n)
+    size = measured.value, measured.spread, measured.n
     return compare_case(mean_case(*size, figure, chance=chance))
 
 

@@ -48,8 +48,10 @@ from fdkvc.paper.replication.rules import (
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, policy_named, read_policy, usable
 
-BENCHMARK, PAIR = "benchmark", "difference"
-TIME, DEFAULT = "latency", "default"
+BENCHMARK = "benchmark"
+PAIR = "difference"
+TIME = "latency"
+DEFAULT = "default"
 
 DIFFERENCE = f"{ABLATED_POLICY} − {BASELINE}"
 """The policy's name in rows of the differences that the paper's t-tests examine."""
@@ -158,7 +160,7 @@ def _facts(measured: Study | Results, swept: str) -> Iterator[Fact]:
     if isinstance(measured, Study):
         yield from facts(measured.results)
         for policy, milliseconds in measured.latencies.items():
-            place = (TIMED, policy, TIME)
+            place = TIMED, policy, TIME
             figure = printed(measured.results.benchmark, *place)
             yield Fact(TIME, *place, 0, milliseconds, published=figure)
         for parameter, results in measured.sweeps.items():
@@ -243,14 +245,14 @@ def _adaptations(results: Results) -> Iterator[Fact]:
         values = results.values(ADAPTATION, policy.name, ADAPTATION)
         if values is None:
             continue
-        place = (ADAPTATION, policy.name, "mean")
+        place = ADAPTATION, policy.name, "mean"
         fact = _mean_fact(ADAPTATION, place, values, printed(results.benchmark, *place))
         never = results.values(ADAPTATION, policy.name, "never")
         share_never = 0.0 if never is None else float(never.mean())
         yield fact._replace(never=share_never == 1)
         # A percentile is "never" if more dialogs than lie above it never adapt.
         for name, share in PERCENTILES.items():
-            place = (ADAPTATION, policy.name, name)
+            place = ADAPTATION, policy.name, name
             figure = printed(results.benchmark, *place)
             turns = float(np.quantile(values.astype(np.float64), share))
             low, high = percentile_interval(values, share)
@@ -274,7 +276,7 @@ def _defaults() -> Iterator[Fact]:
     for printed in HYPERPARAMETERS:
         value = getattr(policy, printed.key)
         figure = Published(printed.default, 0.0, f"{printed.default:.2f}", "Table 7", 0)
-        place = ("", policy.name, printed.key)
+        place = "", policy.name, printed.key
         yield Fact(DEFAULT, *place, 0, value, published=figure)
 
 

@@ -77,7 +77,9 @@ def by_difference(case: Case) -> bool:
     return case.distance > TWO_SIDED * error
 
 
-REPRODUCED, DIFFERS, OPEN = "reproduced", "differs", "open"
+REPRODUCED = "reproduced"
+DIFFERS = "differs"
+OPEN = "open"
 
 POWER, POWER_OF_TEN = 18, 83
 """Percent of varying figures that `by_equivalence` calls reproduced for two samples of 600 dialogs

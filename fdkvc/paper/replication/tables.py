@@ -147,7 +147,7 @@ def differences_table(results: Results) -> pd.DataFrame:
     the spread of unrelated vectors in this run. Empty unless both policies ran.
     """
     rows: list[tuple[object, ...]] = []
-    pair = (ABLATED_POLICY, BASELINE)
+    pair = ABLATED_POLICY, BASELINE
     for scenario in results.reported if set(pair) <= set(results.benchmark.names) else ():
         for projection, metric in PROJECTIONS.items():
             if values := results.pair(scenario, metric, *pair):
