@@ -23,7 +23,7 @@ those of double precision unless a score is within 3e-6 of the cutoff; see `fdkv
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol, TypeVar
@@ -37,6 +37,8 @@ from fdkvc.core.scripts import word_spans
 Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+Columns = Mapping[str, Floats]
+"""Arrays by name, each with a number for every entry (B, C) or row (B,)."""
 T = TypeVar("T")
 
 EPSILON = 1e-8

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.attention import Bools, Columns, Floats, Ints
 
 EMPTY = -1
 
@@ -62,9 +62,9 @@ class Cache:
 
     token: Ints
     """Shape (B, C). Index of each entry's token; −1 marks an empty slot."""
-    channels: Mapping[str, Floats] = field(default_factory=dict)
+    channels: Columns = field(default_factory=dict)
     """Arrays of shape (B, C) by name. A policy's numbers for each entry."""
-    state: Mapping[str, Floats] = field(default_factory=dict)
+    state: Columns = field(default_factory=dict)
     """Arrays of shape (B,) by name. A policy's numbers for each row."""
 
     def __getitem__(self, channel: str) -> Floats:
@@ -108,7 +108,7 @@ class Cache:
         token = np.where(removed, EMPTY, self.token)
         return Cache(token, _zeroed(self.channels, removed), self.state)
 
-    def insert(self, token: Ints, channels: Mapping[str, Floats]) -> Cache:
+    def insert(self, token: Ints, channels: Columns) -> Cache:
         """Append new entries (B, n) behind the old ones, with their initial channels."""
         empty = token == EMPTY
         if empty.any():
@@ -145,7 +145,7 @@ class Cache:
         return Cache(token, channels, state)
 
 
-def _zeroed(channels: Mapping[str, Floats], removed: Bools) -> dict[str, Floats]:
+def _zeroed(channels: Columns, removed: Bools) -> dict[str, Floats]:
     """Return the channels with 0 in the marked slots (B, C)."""
     return {name: np.where(removed, 0, column) for name, column in channels.items()}
 
@@ -349,7 +349,7 @@ class Pages:
         sums = np.bincount(place.ravel(), values.ravel(), minlength=place.size)
         return np.asarray(sums[place])
 
-    def mean(self, cache: Cache, columns: Mapping[str, Floats]) -> dict[str, Floats]:
+    def mean(self, cache: Cache, columns: Columns) -> dict[str, Floats]:
         """Return the mean of each column (B, C) over the page of each entry; 0 in empty slots."""
         size = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
         means = {}

@@ -1,6 +1,6 @@
 """The loop over turns, for one dialog on screen and for thousands in a batch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.core.attention import LANES, Bools, Floats, Ints, Observation
+from fdkvc.core.attention import LANES, Bools, Columns, Ints, Observation
 from fdkvc.core.cache import (
     EMPTY,
     Cache,
@@ -70,7 +70,7 @@ def protection(
 def choose(
     policy: Policy,
     entries: Cache,
-    terms: Mapping[str, Floats],
+    terms: Columns,
     turn: Observation,
     budget: int,
     pinned: Ints | None,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Bools, Floats, Ints
+from fdkvc.core.attention import Bools, Columns, Floats, Ints
 from fdkvc.core.cache import EMPTY, Cache, Pages, Ties, joined, pad_kept, ranking, snap_ties
 from fdkvc.core.parameters import check_count
 from fdkvc.policies.base import Policy, Update
@@ -110,7 +110,7 @@ class TurnResult(Choice):
     """Shape (B, C). Old entries that the threshold evicted, if any."""
     entries: Cache
     """Old and new entries as eviction saw them, (B, C + n) slots."""
-    terms: Mapping[str, Floats]
+    terms: Columns
     """Arrays of shape (B, C + n) by name."""
     end_state: State
     """State after the turn."""
@@ -225,11 +225,11 @@ class EntryTrace:
     """Shape (B, W). Weights over the kept entries, before the policy's modulation."""
     attention_after: Floats
     """Shape (B, W). Weights over the kept entries, after it."""
-    channels: Mapping[str, Floats]
+    channels: Columns
     """Arrays of shape (B, W) by name. The policy's numbers for each entry."""
-    terms: Mapping[str, Floats]
+    terms: Columns
     """Arrays of shape (B, W) by name. The parts of the score."""
-    recorded: Mapping[str, Floats]
+    recorded: Columns
     """Arrays of shape (B, W) or (B,) by name. Intermediate results of the policy's steps."""
 
 
@@ -252,7 +252,7 @@ class Trace:
     −1, may stand anywhere."""
     output: Floats
     """Shape (B, T, h). Context output of each turn; NaN in turns before `outputs_from`."""
-    state: Mapping[str, Floats]
+    state: Columns
     """Arrays of shape (B, T) by name. Row states after each turn, such as FD-KVC's learning rate
     and ownership loss."""
     evicted: Mapping[str, Ints]

@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import Cache, select, top_k
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import Available, Step
+from fdkvc.policies.base import Available, Steps
 from fdkvc.policies.wrapper import Wrapper, evicting
 
 
@@ -44,7 +44,7 @@ class AdaHeads(Wrapper):
         return ""
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         shared = (
             r"B_h = |\{ i \text{ of head } h \text{ among the best } H B \text{ of all heads} \}| "
             r"\ge \alpha B"

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import Cache, Pages, Ties, newest
 from fdkvc.core.parameters import Checked, Field, changed, fields_of, parameter, share
 
@@ -57,6 +57,8 @@ earlier turns, and ``future`` the rest of the dialog.
 """
 
 
+Looks = tuple[Look, ...]
+
 BY_TEXT: frozenset[Look] = frozenset(
     ("positions", "history", "surprisal", "speakers", "kinds", "words", "traits")
 )
@@ -79,7 +81,7 @@ class Update:
     stale: Bools | None = None
     """Shape (B, C). Entries below the policy's own threshold, removed before new ones are
     inserted."""
-    recorded: Mapping[str, Floats] = field(default_factory=dict)
+    recorded: Columns = field(default_factory=dict)
     """Arrays of shape (B, C) or (B,) by name. Intermediate quantities of the steps, for
     explanations."""
 
@@ -117,6 +119,9 @@ class Step:
         return next((name for name in channels if self.writes[0].startswith(name)), None)
 
 
+Steps = tuple[Step, ...]
+"""The steps of a turn, in order."""
+
 QUANTITIES = {
     "cumulative": "cumulative attention",
 }
@@ -152,7 +157,7 @@ class PolicyCard:
     """Display names of quantities whose name is unclear, in addition to `QUANTITIES`."""
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         """The steps of its turn."""
         return ()
 
@@ -206,7 +211,7 @@ class Policy(PolicyCard, Checked, ABC):
     """Whether it clears results of tools, in whose place a placeholder may stand."""
 
     @property
-    def looks_at(self) -> tuple[Look, ...]:
+    def looks_at(self) -> Looks:
         """What it decides by; see `Look`."""
         return ()
 
@@ -239,7 +244,7 @@ class Policy(PolicyCard, Checked, ABC):
         """
         return Update(cache)
 
-    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Columns:
         """Return the initial channels of the turn's new tokens (B, n)."""
         return {name: np.zeros_like(turn.new, np.float32) for name in self.channels}
 
@@ -248,7 +253,7 @@ class Policy(PolicyCard, Checked, ABC):
         return cache
 
     @abstractmethod
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the named terms (B, C) whose sum is each entry's score; higher means keep."""
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
@@ -433,6 +438,6 @@ def seen_by(turn: Observation, token: Ints, queries: str) -> Bools:
     return turn.visible(token) if queries == "each" else (token >= 0)[:, None]
 
 
-def total(terms: Mapping[str, Floats]) -> Floats:
+def total(terms: Columns) -> Floats:
     """Sum the named terms to the score (B, C)."""
     return np.asarray(reduce(operator.add, terms.values()))

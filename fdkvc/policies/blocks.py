@@ -1,14 +1,13 @@
 """Blocks: entries are evicted by pages, as in paged attention."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Observation
+from fdkvc.core.attention import Bools, Columns, Observation
 from fdkvc.core.cache import Cache, Pages
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import Step, total, within
+from fdkvc.policies.base import Steps, total, within
 from fdkvc.policies.wrapper import Paging, evicting
 
 _EQUATION = {
@@ -47,7 +46,7 @@ class Blocks(Paging):
     )
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         pages = _EQUATION[self.score] + r"p(i) = \lfloor i / b \rfloor \\ "
         pages += r"\text{whole pages leave: at most } \lfloor B / b \rfloor \text{ stay}"
         return evicting(self.policy.steps, pages, "pages of b places")
@@ -59,7 +58,7 @@ class Blocks(Paging):
     def pages(self, cache: Cache, turn: Observation) -> Pages:
         return Pages(turn.position(cache.token) // self.size, self.size)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the terms of each entry's page."""
         if self.score == "mean":
             return super().terms(cache, turn)

@@ -1,15 +1,14 @@
 """Clear results: old results of tools go first, then the oldest messages."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import EXACT, Cache, Pages, runs
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import EVICTION, KEPT, Available, Look, Policy, Step, protecting
+from fdkvc.policies.base import EVICTION, KEPT, Available, Looks, Policy, Step, Steps, protecting
 from fdkvc.policies.messages import PROMPT_STAYS, always_stays, turns_so_far
 
 
@@ -38,8 +37,8 @@ class ClearResults(Policy):
     source = "Anthropic's context editing (clear_tool_uses_20250919), and LangChain's"
     ties = EXACT
     clears_results = True
-    looks_at: ClassVar[tuple[Look, ...]] = ("positions", "speakers", "kinds")
-    steps: ClassVar[tuple[Step, ...]] = (
+    looks_at: ClassVar[Looks] = ("positions", "speakers", "kinds")
+    steps: ClassVar[Steps] = (
         Step(
             "Message",
             r"s_i = \operatorname{mean}_{j \in m(i)} j - N\,[i \text{ cleared}]",
@@ -112,7 +111,7 @@ class ClearResults(Policy):
 
         return turn.remembered("messages", cache.token, pages)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the message's position, minus the tokens so far for what is cleared.
 
         So a score below 0 means cleared, and cleared messages go first.

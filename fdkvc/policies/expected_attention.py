@@ -1,11 +1,10 @@
 """Expected attention: what future queries will attend to if they are like those so far."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Observation, entry_total, softmax
+from fdkvc.core.attention import Bools, Columns, Observation, entry_total, softmax
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, SINKS_STAY, Policy, Step
@@ -58,7 +57,7 @@ class ExpectedAttention(Policy):
         high=64,
     )
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the expected attention times the value's length; 0 for the sinks."""
         # 1. Statistics and attention are those of all entries except the sinks.
         chosen = cache.present & (turn.position(cache.token) >= self.sinks)

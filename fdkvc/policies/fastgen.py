@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation, divide_by_max, entry_sum
+from fdkvc.core.attention import Columns, Observation, divide_by_max, entry_sum
 from fdkvc.core.cache import Cache, newest, top_k
 from fdkvc.core.parameters import parameter, share
 from fdkvc.policies.base import (
@@ -130,7 +130,7 @@ class FastGen(Policy):
             cumulative=c, chosen=structures[number, rows].astype(np.float32)
         ).with_state(structure=number.astype(np.float32), recovered=recovered[number, rows])
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return membership of the structure, and frequency to order its members."""
         return {
             "in the structure": cache["chosen"],

@@ -6,10 +6,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation, divide_by_max, entry_sum, min_max, normalize
+from fdkvc.core.attention import (
+    Columns,
+    Floats,
+    Observation,
+    divide_by_max,
+    entry_sum,
+    min_max,
+    normalize,
+)
 from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.core.parameters import parameter, share
-from fdkvc.policies.base import Policy, Score, Step, Update
+from fdkvc.policies.base import Policy, Score, Step, Steps, Update
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class FDKVC(Policy):
     queries = "mean"
     channels = ("cumulative", "recency")
     ties = UNIT_SCALE
-    steps: ClassVar[tuple[Step, ...]] = (
+    steps: ClassVar[Steps] = (
         Step(
             "Cumulative attention",
             r"\begin{gathered} c_i \leftarrow c_i + a_i \\ a_i = \operatorname{softmax}"
@@ -194,12 +202,12 @@ class FDKVC(Policy):
             },
         )
 
-    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Columns:
         """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5)."""
         c = np.ones_like(turn.new, np.float32)
         return {"cumulative": c, "recency": np.maximum(turn.similarity(turn.new), 0)}
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the two parts of the hybrid score h = w_c·ĉ + w_ρ·ρ (Eq. 5)."""
         return {
             "cumulative": self.w_c * divide_by_max(cache["cumulative"]),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import EPSILON, Floats, Observation, divide_by_max, entry_sum
+from fdkvc.core.attention import EPSILON, Columns, Floats, Observation, divide_by_max, entry_sum
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import Score, Step, Update
@@ -88,7 +88,7 @@ class FDKVCAdaptive(FDKVC):
         w_c: Floats = np.clip(self.w_c + self.kappa * u, 0, 1)
         return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, score)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         w_c = cache.state["cumulative_weight"][:, None]
         return {
             "cumulative": w_c * divide_by_max(cache["cumulative"]),

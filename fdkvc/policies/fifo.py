@@ -1,14 +1,13 @@
 """First in, first out: the newest entries stay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import EXACT, Cache
-from fdkvc.policies.base import EVICTION, Look, Policy, Step
+from fdkvc.policies.base import EVICTION, Looks, Policy, Step, Steps
 
 POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", writes=("position",))
 
@@ -25,9 +24,9 @@ class Fifo(Policy):
     label = "FIFO"
     idea = "The newest entries stay; the oldest are evicted first."
     source = "Ganguly, Fractional Decay KV-Cache, Section 4.2"
-    looks_at: ClassVar[tuple[Look, ...]] = ("positions",)
+    looks_at: ClassVar[Looks] = ("positions",)
     ties = EXACT
-    steps: ClassVar[tuple[Step, ...]] = (POSITION, EVICTION)
+    steps: ClassVar[Steps] = (POSITION, EVICTION)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         return {"position": turn.position(cache.token).astype(np.float64)}

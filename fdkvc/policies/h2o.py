@@ -1,18 +1,17 @@
 """H2O: heavy hitters of accumulated attention, and a window of the newest."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import (
     EVICTION,
     RECENT_WINDOW,
     SUMMED_ATTENTION,
-    Step,
+    Steps,
     WindowedPolicy,
     observed_attention,
     queries_parameter,
@@ -60,7 +59,7 @@ class H2O(WindowedPolicy):
     )
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         sums = SUMMED_ATTENTION if self.forgetting == 1 else FADING_ATTENTION
         return sums, RECENT_WINDOW, EVICTION
 
@@ -77,5 +76,5 @@ class H2O(WindowedPolicy):
             c = np.where((m < count)[:, None], attended, c)
         return cache.with_channels(cumulative=c)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         return {"cumulative": cache["cumulative"]}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Floats, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.policies.base import (
     EVICTION,
@@ -66,7 +66,7 @@ class H2OMean(Policy):
         n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)
         return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         # At least 1: an empty slot was seen by no query.
         count: Floats = np.maximum(cache["queries"], 1)
         return {"mean attention": cache["cumulative"] / count}

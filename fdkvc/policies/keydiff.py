@@ -1,11 +1,10 @@
 """KeyDiff: keys that are unlike the others stay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation, cosine, entry_total
+from fdkvc.core.attention import Columns, Observation, cosine, entry_total
 from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
@@ -36,7 +35,7 @@ class KeyDiff(Policy):
         EVICTION,
     )
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         # 1. The anchor: the mean of the keys at length 1 (B, h). Empty slots have zero keys.
         k = turn.keys(cache.token)  # (B, C, h)
         length = np.linalg.norm(k, axis=-1, keepdims=True)

@@ -1,11 +1,10 @@
 """Key norm: entries with short keys stay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
@@ -39,6 +38,6 @@ class Knorm(Policy):
         EVICTION,
     )
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         # Negative, since a higher score stays and short keys are to stay.
         return {"negative key norm": -np.linalg.norm(turn.keys(cache.token), axis=-1)}

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import TRAITS, Floats, Observation
+from fdkvc.core.attention import TRAITS, Columns, Floats, Observation
 from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.policies.base import (
     EVICTION,
@@ -121,7 +121,7 @@ class Learned(WindowedPolicy):
     def _traits(self, cache: Cache, turn: Observation) -> Floats:
         return turn.remembered("traits", cache.token, lambda: turn.traits(cache.token))
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the weighted features, summed by group; a token with the mean features has 0."""
         traits = self._traits(cache, turn)
         features = {name: traits[..., index] for index, name in enumerate(TRAITS)}

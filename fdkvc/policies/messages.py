@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Ints, Observation
 from fdkvc.core.cache import Cache, Pages, newest, runs
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import KEPT, Available, Look, Step, within
+from fdkvc.policies.base import KEPT, Available, Looks, Steps, within
 from fdkvc.policies.wrapper import Paging, evicting
 
 PROMPT_STAYS = r"i \text{ in the system prompt} \;\Rightarrow\; \text{keep}"
@@ -56,8 +56,8 @@ class Messages(Paging):
     )
 
     @property
-    def also_looks_at(self) -> tuple[Look, ...]:
-        looks: tuple[Look, ...] = ("positions",)
+    def also_looks_at(self) -> Looks:
+        looks: Looks = ("positions",)
         if self.prompt == "stays":
             looks = (*looks, "speakers")
         return (*looks, "kinds") if self.begins == "user" else looks
@@ -71,7 +71,7 @@ class Messages(Paging):
         return super().title
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         prompt_rule = rf"{PROMPT_STAYS} \\ " if self.prompt == "stays" else ""
         equation = prompt_rule + (
             r"s_i \leftarrow \operatorname{mean}_{j \in m(i)} s_j, \quad m(i) = \text{message of } "

@@ -1,9 +1,8 @@
 """The oracle: it knows the rest of the dialog, which no real cache does."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
@@ -39,5 +38,5 @@ class Oracle(Policy):
         EVICTION,
     )
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         return {"attention to come": turn.future_attention(cache.token)}

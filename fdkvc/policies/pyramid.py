@@ -7,7 +7,7 @@ import numpy as np
 
 from fdkvc.core.attention import Ints, Observation
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import Available, Step
+from fdkvc.policies.base import Available, Steps
 from fdkvc.policies.wrapper import Wrapper, evicting
 
 
@@ -38,7 +38,7 @@ class Pyramid(Wrapper):
     )
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         budget = r"B_l = B \left(2 - \lambda - \tfrac{2\,(1 - \lambda)\, l}{L - 1}\right)"
         return evicting(self.policy.steps, budget, "of layer l of L, rounded to L·B in all")
 

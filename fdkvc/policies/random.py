@@ -1,12 +1,11 @@
 """Random replacement, reproducible by a seed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import EXACT, Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step
@@ -46,7 +45,7 @@ class Random(Policy):
         0, "Random seed", "Seed of the random numbers.", low=0, high=2**31, nominal=True
     )
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return a number from 0 up to, not including, 1."""
         now = turn.position(turn.new).max(axis=1, initial=-1, keepdims=True) + 1
         bits_of_entries = _mixed(np.full(cache.token.shape, self.chance_seed, np.uint64), now)

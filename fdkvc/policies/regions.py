@@ -1,15 +1,14 @@
 """Regions: priority and decay by who or what wrote a token."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import KINDS, Floats, Observation
+from fdkvc.core.attention import KINDS, Columns, Observation
 from fdkvc.core.cache import EXACT, Cache
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, Available, Look, Policy, Step
+from fdkvc.policies.base import EVICTION, Available, Looks, Policy, Step, Steps
 
 _NAMES = {
     "system": "the system prompt",
@@ -63,9 +62,9 @@ class Regions(Policy):
         "half-life; the tokens with the most worth left stay."
     )
     source = "after Matam and Kim 2026, MemDecay"
-    looks_at: ClassVar[tuple[Look, ...]] = ("positions", "kinds")
+    looks_at: ClassVar[Looks] = ("positions", "kinds")
     ties = EXACT
-    steps: ClassVar[tuple[Step, ...]] = (
+    steps: ClassVar[Steps] = (
         Step(
             "Worth by region",
             r"s_i = \log_2 p_{r(i)} - (N_t - i) / h_{r(i)}",
@@ -93,7 +92,7 @@ class Regions(Policy):
         named = " or ".join(_NAMES[kind] for kind in missing)
         return (f"No {named} are marked here, so none decay as such.",) if missing else ()
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the logarithm of the priority, and minus the half-lives that have passed."""
         # Logarithms, since 2^(−age / half-life) of an old token would be rounded to 0.
         position = turn.position(cache.token).astype(np.float64)

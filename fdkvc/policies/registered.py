@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.words import listed
 from fdkvc.policies.base import Look, Policy, total
 
-Terms = Callable[[Any, Cache, Observation], Mapping[str, Floats]]
+Terms = Callable[[Any, Cache, Observation], Columns]
 """The method `Policy.terms`."""
 
 
@@ -41,7 +41,7 @@ def checked(terms: Terms) -> Any:
     """Return the method `Policy.terms`, whose terms are checked each time."""
 
     @wraps(terms)
-    def checked_terms(policy: Policy, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def checked_terms(policy: Policy, cache: Cache, turn: Observation) -> Columns:
         named = terms(policy, cache, turn)
         problem = _problem(named, cache)
         if problem:
@@ -51,7 +51,7 @@ def checked(terms: Terms) -> Any:
     return checked_terms
 
 
-def _problem(named: Mapping[str, Floats], cache: Cache) -> str:
+def _problem(named: Columns, cache: Cache) -> str:
     """Say what is wrong with the terms of entries; empty if nothing is."""
     shape = cache.token.shape
     if not isinstance(named, Mapping) or not named:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fdkvc.core.attention import KINDS, Bools, Ints
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import BY_TEXT, KEPT, Available, Step
+from fdkvc.policies.base import BY_TEXT, KEPT, Available, Steps
 from fdkvc.policies.wrapper import Wrapper, evicting
 
 
@@ -59,7 +59,7 @@ class Reread(Wrapper):
         return ", ".join([words, *changed(self)])
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         equation = r"i > \min \{ j \text{ evicted} \} \;\Rightarrow\; \text{read } i \text{ again}"
         return evicting(self.policy.steps, equation, "keys and values follow from what stays")
 

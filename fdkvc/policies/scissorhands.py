@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import EXACT, Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import (
@@ -95,6 +95,6 @@ class Scissorhands(WindowedPolicy):
             bits = np.where(is_query[:, m][:, None], moved, bits)
         return cache.with_channels(low=bits.astype(np.float32))
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         low = np.bitwise_count(cache["low"].astype(np.int64))
         return {"negative low count": -low.astype(np.float32)}

@@ -8,7 +8,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Ints, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, Step, protecting
+from fdkvc.policies.base import EVICTION, Steps, protecting
 from fdkvc.policies.fifo import POSITION, Fifo
 
 
@@ -27,7 +27,7 @@ class Shift(Fifo):
         "once, as in llama.cpp."
     )
     source = "llama.cpp, tools/server, context shift"
-    steps: ClassVar[tuple[Step, ...]] = (
+    steps: ClassVar[Steps] = (
         POSITION,
         protecting(r"i < n \;\Rightarrow\; \text{keep}", "the dialog's first tokens"),
         replace(

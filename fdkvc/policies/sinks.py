@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fdkvc.core.attention import Bools, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import SINKS_STAY, Step
+from fdkvc.policies.base import SINKS_STAY, Steps
 from fdkvc.policies.wrapper import Protecting, before_eviction
 
 STEP = replace(SINKS_STAY, name="Sinks", equation=r"i < n \;\Rightarrow\; \text{keep}")
@@ -38,7 +38,7 @@ class Sinks(Protecting):
         return " ".join([f"{self.policy.title} + sinks", *changed(self, letters=True)])
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         return before_eviction(self.policy.steps, STEP)
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:

@@ -1,11 +1,10 @@
 """SnapKV: the last queries vote, and votes are pooled over neighbours."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import Cache, newest
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import EVICTION, Policy, Step, protecting
@@ -67,7 +66,7 @@ class SnapKV(Policy):
         counts = [*map(self.last_queries, turn.query_count.tolist())]
         return np.array(counts, np.intp)[:, None]
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the votes, pooled; 0 for the window itself."""
         w = self.voters(turn)
         votes = turn.attention_of_each(cache.token, w)  # (B, voters, C)

@@ -1,11 +1,10 @@
 """Surprisal: surprising tokens that are not repeated later stay beside the newest."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation, divide_by_max
+from fdkvc.core.attention import Columns, Observation, divide_by_max
 from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.core.parameters import share
 from fdkvc.policies.base import EVICTION, RECENT_WINDOW, Score, Update, WindowedPolicy, changing
@@ -71,7 +70,7 @@ class Surprisal(WindowedPolicy):
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
         return Update(cache.with_channels(surprisal=self.decay * cache["surprisal"]))
 
-    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Columns:
         """Start with the token's surprisal, repeated by nothing."""
         return {**super().init_channels(turn), "surprisal": turn.surprisal(turn.new)}
 
@@ -85,7 +84,7 @@ class Surprisal(WindowedPolicy):
         redundancy = np.maximum(cache["redundancy"], largest)
         return cache.with_channels(redundancy=np.where(cache.present, redundancy, 0))
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return surprisal as a share of the largest, and −2 for repeated entries."""
         # Shares reach from 0 to 1, so −2 puts every repeated entry below all others.
         repeated = cache["redundancy"] > self.redundancy

@@ -1,12 +1,11 @@
 """Heads that decide together, by the mean of their scores."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import Cache, joined
 from fdkvc.core.parameters import check_count
 from fdkvc.policies.base import Policy, Score, Update
@@ -35,7 +34,7 @@ class Together(Wrapper):
         Policy.__post_init__(self)
         check_count("heads", self.heads)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the mean of each term over the heads."""
         parts = []
         for rows, part in turn.parts():

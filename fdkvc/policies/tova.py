@@ -1,11 +1,10 @@
 """TOVA: the entries that the last query attends to stay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.policies.base import EVICTION, Policy, Step
 
@@ -43,6 +42,6 @@ class Tova(Policy):
     def last_queries(self, count: int) -> int:
         return min(count, 1)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         last = np.minimum(turn.query_count, 1)[:, None]  # none in a turn without tokens
         return {"last attention": turn.attention_of_each(cache.token, last).sum(axis=1)}

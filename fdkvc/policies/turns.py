@@ -1,15 +1,14 @@
 """Turns: each turn is compressed once, when it ends."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import EXACT, Cache, contains, top_k
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, Score, Step, Update, total
+from fdkvc.policies.base import EVICTION, Score, Step, Steps, Update, total
 from fdkvc.policies.wrapper import Wrapper
 
 
@@ -38,7 +37,7 @@ class Turns(Wrapper):
     )
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         """Replace the score of the wrapped policy by what it picked."""
         return (
             *(step for step in self.policy.steps if step.kind not in ("value", "evict")),
@@ -57,7 +56,7 @@ class Turns(Wrapper):
     def channels(self) -> tuple[str, ...]:
         return (*self.policy.channels, "picked")
 
-    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Columns:
         return {**self.policy.init_channels(turn), "picked": np.zeros_like(turn.new, np.float32)}
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
@@ -78,7 +77,7 @@ class Turns(Wrapper):
         update = policy.update(cache, turn, lambda entries: total(policy.terms(entries, turn)))
         return dataclasses.replace(update, stale=None)
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the position, minus the number of positions so far for a token not picked."""
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1

@@ -1,9 +1,8 @@
 """Weighted recency: every token's worth fades, and a surprising word starts with more."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fdkvc.core.attention import Floats, Observation
+from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter, share
 from fdkvc.policies.base import (
@@ -69,8 +68,8 @@ class WeightedRecency(WindowedPolicy):
         # In a turn without tokens the loop drops the update, so nothing fades.
         return Update(cache.with_channels(worth=self.decay * cache["worth"]))
 
-    def init_channels(self, turn: Observation) -> Mapping[str, Floats]:
+    def init_channels(self, turn: Observation) -> Columns:
         return {"worth": self.base + turn.surprisal(turn.new)}
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         return {"worth": cache["worth"]}

@@ -8,7 +8,7 @@ from fdkvc.core.attention import SPEAKER_LABELS, Bools, Ints, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.parameters import changed, parameter, share
-from fdkvc.policies.base import Available, Look, Step, protecting
+from fdkvc.policies.base import Available, Looks, Steps, protecting
 from fdkvc.policies.wrapper import Protecting, before_eviction
 
 NOBODY = "nobody"
@@ -74,9 +74,9 @@ class Whitelist(Protecting):
     )
 
     @property
-    def also_looks_at(self) -> tuple[Look, ...]:
-        speakers: tuple[Look, ...] = ("speakers",) if self.speaker != NOBODY else ()
-        words: tuple[Look, ...] = ("words",) if self.words else ()
+    def also_looks_at(self) -> Looks:
+        speakers: Looks = ("speakers",) if self.speaker != NOBODY else ()
+        words: Looks = ("words",) if self.words else ()
         return ("positions", *speakers, *words)
 
     @property
@@ -87,7 +87,7 @@ class Whitelist(Protecting):
         return super().title
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         return before_eviction(self.policy.steps, LISTED)
 
     def without_effect(self, available: Available) -> tuple[str, ...]:

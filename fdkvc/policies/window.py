@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fdkvc.core.attention import Bools, Observation
 from fdkvc.core.cache import Cache
-from fdkvc.policies.base import RECENT_WINDOW, Step, window, window_parameter, within
+from fdkvc.policies.base import RECENT_WINDOW, Steps, window, window_parameter, within
 from fdkvc.policies.wrapper import Wrapper, before_eviction
 
 
@@ -24,7 +24,7 @@ class Window(Wrapper):
     share: float = window_parameter(0.5)
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> Steps:
         return before_eviction(self.policy.steps, replace(RECENT_WINDOW, name="Window"))
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fdkvc.core.attention import Bools, Floats, Ints, Observation
+from fdkvc.core.attention import Bools, Columns, Ints, Observation
 from fdkvc.core.cache import Cache, Pages
 from fdkvc.core.parameters import Field, changed, parameters_of
-from fdkvc.policies.base import Look, Policy, PolicyCard, Score, Step, Update, within
+from fdkvc.policies.base import Looks, Policy, PolicyCard, Score, Step, Steps, Update, within
 
 
 class _Forwarded:
@@ -65,15 +65,15 @@ class Wrapper(Policy):
         return ""
 
     @property
-    def also_looks_at(self) -> tuple[Look, ...]:
+    def also_looks_at(self) -> Looks:
         """What the wrapper decides by itself; see `Look`."""
         return ()
 
     @property
-    def looks_at(self) -> tuple[Look, ...]:
+    def looks_at(self) -> Looks:
         return tuple(dict.fromkeys((*self.policy.looks_at, *self.also_looks_at)))
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         return self.policy.terms(cache, turn)
 
     def room(self, budget: int, turn: Observation) -> int | Ints:
@@ -152,7 +152,7 @@ class Paging(Wrapper):
     def pages(self, cache: Cache, turn: Observation) -> Pages:
         """Return which entries share a page."""
 
-    def terms(self, cache: Cache, turn: Observation) -> Mapping[str, Floats]:
+    def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the mean of each term over the entry's page, whose scores are then equal."""
         return self.pages(cache, turn).mean(cache, self.policy.terms(cache, turn))
 
@@ -172,7 +172,7 @@ def inside(policy: Policy) -> Iterator[Policy]:
         yield from inside(policy.policy)
 
 
-def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step, ...]:
+def evicting(steps: Steps, equation: str, source: str) -> Steps:
     """Return a policy's steps with one more equation in its eviction."""
     changed_steps = [*steps]
     for index, step in enumerate(steps):
@@ -183,7 +183,7 @@ def evicting(steps: tuple[Step, ...], equation: str, source: str) -> tuple[Step,
     return tuple(changed_steps)
 
 
-def before_eviction(steps: tuple[Step, ...], *inserted: Step) -> tuple[Step, ...]:
+def before_eviction(steps: Steps, *inserted: Step) -> Steps:
     """Return a policy's steps with others inserted before its eviction."""
     kinds = [step.kind for step in steps]
     index = kinds.index("evict") if "evict" in kinds else len(steps)  # an extension may name none
