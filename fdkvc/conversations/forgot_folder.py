@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -102,10 +102,9 @@ def losses_in(
                 name = session.folder or path.parent.name
                 losses = projects.setdefault(name, ProjectLosses(name))
                 losses.sessions += 1
-                for result in (
-                    forgot(session.in_tokens(encoding), ()) if session.compactions else ()
-                ):
-                    losses.add(result)
+                if session.compactions:
+                    for result in forgot(session.in_tokens(encoding), ()):
+                        losses.add(result)
         except ValueError as error:
             skipped.append(f"{path.name}: {error}")
     rows = sorted(projects.values(), key=lambda row: (-row.lost.total(), row.project))
@@ -166,19 +165,19 @@ def losses_by_project(losses: FolderLosses, words: bool = True) -> dict[str, Cou
 
 def folder_json(losses: FolderLosses, words: bool = True) -> str:
     """Return the same as JSON."""
-    rows = [
-        {
-            "project": row.project if words else f"project {number}",
-            "sessions": row.sessions,
-            "compactions": row.compactions,
-            "needed": row.needed,
-            "lost": dict(row.lost),
-            "came back": row.returned,
-            "tokens again": row.tokens_again,
-            "rules not word for word": row.rules,
+    rows = []
+    for number, losses_of_project in enumerate(losses.projects, start=1):
+        row = {
+            "project": losses_of_project.project if words else f"project {number}",
+            "sessions": losses_of_project.sessions,
+            "compactions": losses_of_project.compactions,
+            "needed": losses_of_project.needed,
+            "lost": dict(losses_of_project.lost),
+            "came back": losses_of_project.returned,
+            "tokens again": losses_of_project.tokens_again,
+            "rules not word for word": losses_of_project.rules,
         }
-        for number, row in enumerate(losses.projects, start=1)
-    ]
-    skipped: Iterable[str] = losses.skipped if words else ()
-    content = {"projects": rows, "not read": [*skipped], "no sessions": losses.unrelated_files}
+        rows.append(row)
+    skipped = list(losses.skipped) if words else []
+    content = {"projects": rows, "not read": skipped, "no sessions": losses.unrelated_files}
     return json.dumps(content, indent=1, ensure_ascii=False)

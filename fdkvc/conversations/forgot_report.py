@@ -57,8 +57,10 @@ def heading(result: Forgot) -> str:
         )
     number = f"compaction {result.number + 1} of {len(session.compactions)}"
     trigger = {"auto": ", automatic", "manual": ", by hand"}.get(compaction.trigger, "")
-    earlier, later = (f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded)
-    counted = f"; by the agent's own count {earlier} → {later}" if any(compaction.recorded) else ""
+    counted = ""
+    if any(compaction.recorded):
+        sizes = [f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded]
+        counted = f"; by the agent's own count {' → '.join(sizes)}"
     stayed = session.tokens_of(compaction.stayed)
     return (
         f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → "
@@ -218,7 +220,9 @@ def instruction(result: Forgot) -> str:
         return ""
     kinds = lost_kinds(lost).most_common()
     losses = [count(number, name, KIND_PLURALS[name]) for name, number in kinds]
-    kept = [KIND_WORDS[name] for name, _ in kinds] + ["my rules"] * bool(missing)
+    kept = [KIND_WORDS[name] for name, _ in kinds]
+    if missing:
+        kept.append("my rules")
     recorded = result.recorded.holds
     gain = ""
     for way in result.ways:
@@ -275,16 +279,12 @@ def given_by(need: Need) -> str:
 def losses_grid(result: Forgot, words: bool = True) -> Grid:
     """Return the worst losses: value, who gave it, how long before, and the call that needed it."""
     messages = result.session.messages
-    rows = [
-        [
-            clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value),
-            clipped(given_by(need), 22),
-            f"{need.age:,}",
-            clipped(f"{need.method}, {messages[need.message].place}", 26),
-            messages[need.giver].place if need.giver >= 0 else "",
-        ]
-        for need in result.lost()[:WORST]
-    ]
+    rows = []
+    for need in result.lost()[:WORST]:
+        value = clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value)
+        call = clipped(f"{need.method}, {messages[need.message].place}", 26)
+        giver = messages[need.giver].place if need.giver >= 0 else ""
+        rows.append([value, clipped(given_by(need), 22), f"{need.age:,}", call, giver])
     heads = ["forgotten", "given by", "ago", "needed by", "came back"]
     return Grid(heads, rows, names=len(heads))
 
@@ -402,8 +402,9 @@ def losses_rows(result: Forgot, words: bool = True) -> list[Fields]:
     Without `words`, a value is its kind and length.
     """
     messages = result.session.messages
-    return [
-        {
+    rows = []
+    for need in result.lost():
+        row = {
             "value": need.value if words else kind_of(need.value),
             "given by": need.source_kind,
             "tool": need.tool,
@@ -416,21 +417,21 @@ def losses_rows(result: Forgot, words: bool = True) -> list[Fields]:
             "given again": messages[need.giver].place if need.giver >= 0 else "",
             "held by": ", ".join(result.holders(need)),
         }
-        for need in result.lost()
-    ]
+        rows.append(row)
+    return rows
 
 
 def rules_rows(result: Forgot, words: bool = True) -> list[Fields]:
     """Return the user's rules, and whether each stands word for word in what stayed."""
-    messages = result.session.messages
-    return [
-        {
+    rows = []
+    for rule in result.rules:
+        row = {
             "rule": rule.text if words else kind_of(rule.text),
-            "said": messages[rule.message].place,
-            "word for word": rule.stands if result.recorded is not None else None,
+            "said": result.session.messages[rule.message].place,
+            "word for word": None if result.recorded is None else rule.stands,
         }
-        for rule in result.rules
-    ]
+        rows.append(row)
+    return rows
 
 
 def kind_of(value: str) -> str:
@@ -446,8 +447,11 @@ def kind_of(value: str) -> str:
 
 def lost_kinds(needs: Iterable[Need]) -> Counter[str]:
     """Return how many values there are by the name of their kind, as `KIND_PLURALS` has it."""
-    kinds = (kind_name(need.value) for need in needs)
-    return Counter(kind if kind in KIND_PLURALS else "name" for kind in kinds)
+    kinds = Counter[str]()
+    for need in needs:
+        kind = kind_name(need.value)
+        kinds[kind if kind in KIND_PLURALS else "name"] += 1
+    return kinds
 
 
 def kind_name(value: str) -> str:

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 from random import Random
 from threading import Lock
 from typing import Any, Protocol
@@ -88,9 +89,10 @@ def embedded(
     world = World()
     # Compute the vector of each different word once: a long dialog repeats most of them.
     words: dict[str, int] = {}
-    of_word = [
-        words.setdefault(token.text.strip(), len(words)) for token in chain.from_iterable(tokens)
-    ]
+    of_word = []
+    for token in chain.from_iterable(tokens):
+        word = token.text.strip()
+        of_word.append(words.setdefault(word, len(words)))
     embeddings = word_vectors([*words], seed, world.dimension)[of_word]
     projections = _projections(seed, world.dimension, world.head_dimension)
     queries, keys, values = (embeddings @ projections)[:, None]
@@ -141,11 +143,8 @@ class LexicalRecordings(Sequence[Recording]):
     def sizes(self) -> Sequence[Sequence[int]]:
         """The number of tokens of each turn of each dialog, computed without vectors."""
         if not self._sizes:
-            encoding = self.encoding
-            self._sizes += (
-                transcript.word_counts if encoding is None else encoding.sizes(transcript)
-                for transcript in self.transcripts
-            )
+            size = attrgetter("word_counts") if self.encoding is None else self.encoding.sizes
+            self._sizes += map(size, self.transcripts)
         return self._sizes
 
 

@@ -65,7 +65,8 @@ def rules_at(session: Session, number: int) -> tuple[Rule, ...]:
     if not staying.issuperset(index for _, index in newest):
         texts = (" ".join(messages[index].turn.text.split()) for index in compaction.stayed)
         text_that_stayed = " ".join(texts).lower()
-    return tuple(
-        Rule(text, index, index in staying or text.lower() in text_that_stayed)
-        for text, index in newest
-    )
+    rules = []
+    for text, index in newest:
+        stands = index in staying or text.lower() in text_that_stayed
+        rules.append(Rule(text, index, stands))
+    return tuple(rules)

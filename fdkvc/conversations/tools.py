@@ -150,10 +150,10 @@ def begin_with_tools(transcript: Transcript) -> Transcript:
     turns = zip(transcript.turns, transcript.spoken_by, strict=True)
     speaker = next((turn.speaker for turn, role in turns if role == "system"), "system")
     # All that names a turn moves on by one.
-    demands = (
-        replace(demand, turn=demand.turn + 1, mentions=tuple(map(_later, demand.mentions)))
-        for demand in transcript.demands
-    )
+    demands = []
+    for demand in transcript.demands:
+        mentions = tuple(map(_later, demand.mentions))
+        demands.append(replace(demand, turn=demand.turn + 1, mentions=mentions))
     calls = []
     for call in transcript.calls:
         arguments = []

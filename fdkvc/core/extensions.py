@@ -10,6 +10,11 @@ from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 
+def by_key(*items: Any) -> dict[str, Any]:
+    """Return a registry: items by their `key`, in order."""
+    return {item.key: item for item in items}
+
+
 def register_installed(group: str, register: Callable[[Any], object]) -> None:
     """Register what the entry points of a group name.
 

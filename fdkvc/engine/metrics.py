@@ -15,6 +15,7 @@ import numpy as np
 
 from fdkvc.core.attention import Bools, Floats, cosine
 from fdkvc.core.dialogs import Bits, DialogBatch, topic_bit
+from fdkvc.core.extensions import by_key
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import decimal, ranged, signed
 from fdkvc.engine.evidence import AGES, OLD, Demands, Evidence
@@ -296,183 +297,179 @@ _LIKELIHOOD = "Negative log-likelihood per token"
 _NAMES = {"recent": "Recent", "middle": "Older", "old": "Old"}
 _LAST = {age: f"last mentioned {turns} before the call" for age, (turns, _) in AGES.items()}
 
-METRICS: Mapping[str, Metric] = {
-    metric.key: metric
-    for metric in (
-        _alignment("value", "Alignment", optional=False),
-        Metric(
-            "retention",
-            "Retention",
-            "Share of the cached entries that belong to the current topic.",
-            retention,
-        ),
-        Metric(
-            "diversity",
-            "Diversity",
-            "Share of the dialog's topics with at least one entry in the cache.",
-            diversity,
-        ),
-        Metric(
-            "attention_loss",
-            "Attention loss",
-            "Share of the full cache's attention that goes to entries no longer cached.",
-            attention_loss,
-            optional=True,
-            lower_is_better=True,
-        ),
-        Metric(
-            "output_error",
-            "Output error",
-            "Distance of the attention output from the full cache's output, relative to its norm.",
-            output_error,
-            optional=True,
-            lower_is_better=True,
-        ),
-        Metric(
-            "return_recall",
-            "Return recall",
-            "When a topic returns, the average share of its earlier tokens that are still cached.",
-            return_recall,
-            optional=True,
-            all_turns=True,
-        ),
-        _cost(
-            "memory",
-            "Memory",
-            "Entries in the cache as a share of all tokens so far.",
-            stored_share,
-        ),
-        _alignment("key", "Alignment, key matrix", optional=True),
-        _alignment("query", "Alignment, query matrix", optional=True),
+METRICS: Mapping[str, Metric] = by_key(
+    _alignment("value", "Alignment", optional=False),
+    Metric(
+        "retention",
+        "Retention",
+        "Share of the cached entries that belong to the current topic.",
+        retention,
+    ),
+    Metric(
+        "diversity",
+        "Diversity",
+        "Share of the dialog's topics with at least one entry in the cache.",
+        diversity,
+    ),
+    Metric(
+        "attention_loss",
+        "Attention loss",
+        "Share of the full cache's attention that goes to entries no longer cached.",
+        attention_loss,
+        optional=True,
+        lower_is_better=True,
+    ),
+    Metric(
+        "output_error",
+        "Output error",
+        "Distance of the attention output from the full cache's output, relative to its norm.",
+        output_error,
+        optional=True,
+        lower_is_better=True,
+    ),
+    Metric(
+        "return_recall",
+        "Return recall",
+        "When a topic returns, the average share of its earlier tokens that are still cached.",
+        return_recall,
+        optional=True,
+        all_turns=True,
+    ),
+    _cost(
+        "memory",
+        "Memory",
+        "Entries in the cache as a share of all tokens so far.",
+        stored_share,
+    ),
+    _alignment("key", "Alignment, key matrix", optional=True),
+    _alignment("query", "Alignment, query matrix", optional=True),
+    _recall(
+        "call_recall",
+        "Call-argument recall",
+        "Average share of a call's arguments that are fully cached when the call is made.",
+        Demands("call"),
+    ),
+    *(
         _recall(
-            "call_recall",
-            "Call-argument recall",
-            "Average share of a call's arguments that are fully cached when the call is made.",
-            Demands("call"),
-        ),
-        *(
-            _recall(
-                f"{age}_call_recall",
-                f"Call-argument recall, {old} old",
-                f"Recall of arguments {_LAST[age]}.",
-                Demands("call", *limits),
-            )
-            for age, (old, limits) in AGES.items()
-        ),
-        _recall(
-            "state_recall",
-            "State-value recall",
-            "Average share of the dialogue state's values that are still fully cached after a "
-            "turn.",
-            Demands("state"),
-        ),
-        _recall(
-            "old_state_recall",
-            f"State-value recall, more than {OLD} turns old",
-            f"Recall of values last mentioned more than {OLD} turns before.",
-            Demands("state", OLD),
-        ),
-        _of_evidence(
-            "token_age",
-            "Mean token age",
-            "Average age of a cached token in turns, over all cached tokens and turns.",
-            Evidence.token_age,
-            unit="",
-            digits=2,
-        ),
-        _of_evidence(
-            "peak_entries",
-            "Peak entries",
-            "Most entries that the cache held at once, just before a turn's eviction: a turn is "
-            "read as a whole.",
-            Evidence.peak_entries,
-            optional=True,
-            unit="",
-            digits=2,
-            lower_is_better=True,
-        ),
-        _of_evidence(
-            "tokens_reread",
-            "Tokens read again",
-            "Tokens read again over a dialog, since text before them has changed; none where what "
-            "stays keeps its keys and values.",
-            Evidence.tokens_reread,
-            optional=True,
-            unit="",
-            digits=0,
-            lower_is_better=True,
-        ),
-        _of_evidence(
-            "turns_refused",
-            "Turns refused",
-            "Share of turns after which services would refuse what stays: it has no user's "
-            "message, or a result without its call.",
-            Evidence.turns_refused,
-            optional=True,
-            lower_is_better=True,
-        ),
+            f"{age}_call_recall",
+            f"Call-argument recall, {old} old",
+            f"Recall of arguments {_LAST[age]}.",
+            Demands("call", *limits),
+        )
+        for age, (old, limits) in AGES.items()
+    ),
+    _recall(
+        "state_recall",
+        "State-value recall",
+        "Average share of the dialogue state's values that are still fully cached after a turn.",
+        Demands("state"),
+    ),
+    _recall(
+        "old_state_recall",
+        f"State-value recall, more than {OLD} turns old",
+        f"Recall of values last mentioned more than {OLD} turns before.",
+        Demands("state", OLD),
+    ),
+    _of_evidence(
+        "token_age",
+        "Mean token age",
+        "Average age of a cached token in turns, over all cached tokens and turns.",
+        Evidence.token_age,
+        unit="",
+        digits=2,
+    ),
+    _of_evidence(
+        "peak_entries",
+        "Peak entries",
+        "Most entries that the cache held at once, just before a turn's eviction: a turn is "
+        "read as a whole.",
+        Evidence.peak_entries,
+        optional=True,
+        unit="",
+        digits=2,
+        lower_is_better=True,
+    ),
+    _of_evidence(
+        "tokens_reread",
+        "Tokens read again",
+        "Tokens read again over a dialog, since text before them has changed; none where what "
+        "stays keeps its keys and values.",
+        Evidence.tokens_reread,
+        optional=True,
+        unit="",
+        digits=0,
+        lower_is_better=True,
+    ),
+    _of_evidence(
+        "turns_refused",
+        "Turns refused",
+        "Share of turns after which services would refuse what stays: it has no user's "
+        "message, or a result without its call.",
+        Evidence.turns_refused,
+        optional=True,
+        lower_is_better=True,
+    ),
+    _right(
+        "values_right",
+        "Values right",
+        "Share of call argument values that are written correctly, each given the true text "
+        "before it.",
+    ),
+    _right(
+        "values_right_of_full",
+        "Values right, of those right with the full cache",
+        "Values that are still right, as a share of those that the full cache gets right.",
+    ),
+    *(
         _right(
-            "values_right",
-            "Values right",
-            "Share of call argument values that are written correctly, each given the true text "
-            "before it.",
-        ),
+            f"values_right_of_full_{age}",
+            f"{name} values right, of those right with the full cache",
+            f"Of values {_LAST[age]}.",
+        )
+        for age, name in _NAMES.items()
+    ),
+    *(
         _right(
-            "values_right_of_full",
-            "Values right, of those right with the full cache",
-            "Values that are still right, as a share of those that the full cache gets right.",
-        ),
-        *(
-            _right(
-                f"values_right_of_full_{age}",
-                f"{name} values right, of those right with the full cache",
-                f"Of values {_LAST[age]}.",
-            )
-            for age, name in _NAMES.items()
-        ),
-        *(
-            _right(
-                f"values_right_of_full_{kind}",
-                f"Values {origin} that are right, of those right with the full cache",
-                f"Of values last {origin}.",
-            )
-            for kind, origin in GIVEN_BY.items()
-        ),
-        _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
-        _of_answers(
-            "nats_arguments", "Argument values", f"{_LIKELIHOOD} of the argument values of calls."
-        ),
-        *(
-            _of_answers(f"nats_{age}", f"{name} values", f"{_LIKELIHOOD} of values {_LAST[age]}.")
-            for age, name in _NAMES.items()
-        ),
-        _of_answers(
-            "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
-        ),
-        _of_answers("kl_p99", "KL, 99th percentile", "KL that 1 % of a dialog's tokens exceed."),
-        _right(
-            "same_best",
-            "Same top token",
-            "Share of tokens whose likeliest prediction is the full cache's.",
-        ),
-        _right(
-            "calls_exact",
-            "Calls exact",
-            "Share of calls written word for word, given the dialog so far.",
-        ),
-        _right("arguments_right", "Arguments right", "Share of call arguments that are right."),
-        _right(
-            "calls_exact_of_full",
-            "Calls exact, of those exact with the full cache",
-            "Calls that are still exact, as a share of those that the full cache writes exactly.",
-        ),
-        _right(
-            "arguments_right_of_full",
-            "Arguments right, of those right with the full cache",
-            "Arguments that are still right, as a share of those that the full cache gets right.",
-        ),
-    )
-}
+            f"values_right_of_full_{kind}",
+            f"Values {origin} that are right, of those right with the full cache",
+            f"Of values last {origin}.",
+        )
+        for kind, origin in GIVEN_BY.items()
+    ),
+    _of_answers("nats", "All tokens", f"{_LIKELIHOOD} of the dialog's text."),
+    _of_answers(
+        "nats_arguments", "Argument values", f"{_LIKELIHOOD} of the argument values of calls."
+    ),
+    *(
+        _of_answers(f"nats_{age}", f"{name} values", f"{_LIKELIHOOD} of values {_LAST[age]}.")
+        for age, name in _NAMES.items()
+    ),
+    _of_answers(
+        "kl", "KL", "Kullback-Leibler divergence from the full cache's prediction, per token."
+    ),
+    _of_answers("kl_p99", "KL, 99th percentile", "KL that 1 % of a dialog's tokens exceed."),
+    _right(
+        "same_best",
+        "Same top token",
+        "Share of tokens whose likeliest prediction is the full cache's.",
+    ),
+    _right(
+        "calls_exact",
+        "Calls exact",
+        "Share of calls written word for word, given the dialog so far.",
+    ),
+    _right("arguments_right", "Arguments right", "Share of call arguments that are right."),
+    _right(
+        "calls_exact_of_full",
+        "Calls exact, of those exact with the full cache",
+        "Calls that are still exact, as a share of those that the full cache writes exactly.",
+    ),
+    _right(
+        "arguments_right_of_full",
+        "Arguments right, of those right with the full cache",
+        "Arguments that are still right, as a share of those that the full cache gets right.",
+    ),
+)
 """Every metric, in display order; a new one is one more entry here."""
 
 PROJECTED_ALIGNMENTS = ("alignment_key", "alignment_query")

@@ -302,8 +302,7 @@ class Explanation:
     @property
     def difference(self) -> Mapping[str, float]:
         """Each term minus that of the last kept entry; they add up to the margin."""
-        marginal = self.marginal_terms
-        return {name: self.terms[name] - marginal[name] for name in self.terms if marginal}
+        return {name: self.terms[name] - term for name, term in self.marginal_terms.items()}
 
 
 def explain(

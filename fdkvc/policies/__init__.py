@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from fdkvc.core.extensions import register_installed
+from fdkvc.core.extensions import by_key, register_installed
 from fdkvc.core.limits import MAX_POLICY_CHARACTERS
 from fdkvc.core.parameters import check_most, defaults_of, parameters_of, read_number, split_list
 from fdkvc.policies.ada_heads import AdaHeads
@@ -42,33 +42,30 @@ from fdkvc.policies.whitelist import Whitelist
 from fdkvc.policies.window import Window
 from fdkvc.policies.wrapper import Wrapper
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.key: policy
-    for policy in (
-        Fifo,
-        SinkWindow,
-        Shift,
-        ClearResults,
-        Regions,
-        H2O,
-        FDKVC,
-        FDKVCAdaptive,
-        WeightedRecency,
-        Surprisal,
-        Learned,
-        H2OMean,
-        Tova,
-        SnapKV,
-        Scissorhands,
-        FastGen,
-        ExpectedAttention,
-        KeyDiff,
-        Knorm,
-        Random,
-        Oracle,
-        Full,
-    )
-}
+POLICIES: dict[str, type[Policy]] = by_key(
+    Fifo,
+    SinkWindow,
+    Shift,
+    ClearResults,
+    Regions,
+    H2O,
+    FDKVC,
+    FDKVCAdaptive,
+    WeightedRecency,
+    Surprisal,
+    Learned,
+    H2OMean,
+    Tova,
+    SnapKV,
+    Scissorhands,
+    FastGen,
+    ExpectedAttention,
+    KeyDiff,
+    Knorm,
+    Random,
+    Oracle,
+    Full,
+)
 """Every policy by its key, in display order."""
 
 BASELINE = "h2o"
@@ -89,20 +86,17 @@ CANDIDATES = (
 """The policies that the card of dialogs compares: the best without attention, those of engines and
 frameworks, the best with attention, and the paper's."""
 
-WRAPPERS: dict[str, type[Wrapper]] = {
-    wrapper.key: wrapper
-    for wrapper in (
-        Sinks,
-        Window,
-        Whitelist,
-        Messages,
-        Turns,
-        Blocks,
-        AdaHeads,
-        Pyramid,
-        Reread,
-    )
-}
+WRAPPERS: dict[str, type[Wrapper]] = by_key(
+    Sinks,
+    Window,
+    Whitelist,
+    Messages,
+    Turns,
+    Blocks,
+    AdaHeads,
+    Pyramid,
+    Reread,
+)
 """Every wrapper by its key."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fdkvc.core.attention import Floats, Ints
+from fdkvc.core.extensions import by_key
 from fdkvc.core.limits import MAX_SCRIPTED_TURNS
 from fdkvc.core.parameters import Checked, Parameter, check_most, check_parameter, parameter
 
@@ -107,17 +108,14 @@ def _gradual() -> Scenario:
     return Scenario("gradual", "Gradual Evolution", letters, blend)
 
 
-SCENARIOS: Mapping[str, Scenario] = {
-    scenario.key: scenario
-    for scenario in (
-        Scenario("shift", "Topic Shift", "AAA" + "B" * 7),
-        Scenario("return", "Topic Return", "AAABBBBAAA"),
-        Scenario("mixed", "Mixed 3-Topic", "AABBBCCAABBB"),
-        Scenario("complex", "5-Topic Complex", "AABBCCDDEEBBAACCAACC"),
-        _gradual(),
-        Scenario("adaptation", "Adaptation", "AAA" + "B" * 16),
-    )
-}
+SCENARIOS: Mapping[str, Scenario] = by_key(
+    Scenario("shift", "Topic Shift", "AAA" + "B" * 7),
+    Scenario("return", "Topic Return", "AAABBBBAAA"),
+    Scenario("mixed", "Mixed 3-Topic", "AABBBCCAABBB"),
+    Scenario("complex", "5-Topic Complex", "AABBCCDDEEBBAACCAACC"),
+    _gradual(),
+    Scenario("adaptation", "Adaptation", "AAA" + "B" * 16),
+)
 """The five benchmark scenarios (Section 4.1) and the adaptation run (Table 2).
 
 The paper gives the order of topics; where it does not give the lengths (Mixed, 5-Topic Complex),

@@ -38,7 +38,7 @@ from fdkvc.conversations.formats.responses import is_item_type
 from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.extensions import register_installed
+from fdkvc.core.extensions import by_key, register_installed
 from fdkvc.core.json_input import JsonObject, check_structure, only, parse_json, read_bytes
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
@@ -48,41 +48,38 @@ from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, different_names
 from fdkvc.core.unread import Unread
 
-FORMATS: dict[str, Format] = {
-    format.key: format
-    for format in (
-        annotated.FORMAT,
-        tau_bench.TRIAL,
-        tau_bench.RESULTS,
-        tau_bench.SIMULATION,
-        inspect_log.FORMAT,
-        inspect_log.SAMPLE,
-        swe_agent.FORMAT,
-        rows.ROW,
-        rows.ARENA,
-        tooltalk.FORMAT,
-        chatgpt.FORMAT,
-        claude.FORMAT,
-        rows.GEMINI,
-        rows.COPILOT,
-        preferences.FORMAT,
-        preferences.PREFERRED,
-        preferences.COMPLETION,
-        chat.FORMAT,
-        chat.SHARED,
-        responses.REQUESTS,
-        responses.FORMAT,
-        responses.OUTPUT,
-        claude_code.FORMAT,
-        codex.FORMAT,
-        pi.FORMAT,
-        copilot_cli.FORMAT,
-        gemini_cli.FORMAT,
-        opencode.FORMAT,
-        markdown.FORMAT,
-        plain.FORMAT,
-    )
-}
+FORMATS: dict[str, Format] = by_key(
+    annotated.FORMAT,
+    tau_bench.TRIAL,
+    tau_bench.RESULTS,
+    tau_bench.SIMULATION,
+    inspect_log.FORMAT,
+    inspect_log.SAMPLE,
+    swe_agent.FORMAT,
+    rows.ROW,
+    rows.ARENA,
+    tooltalk.FORMAT,
+    chatgpt.FORMAT,
+    claude.FORMAT,
+    rows.GEMINI,
+    rows.COPILOT,
+    preferences.FORMAT,
+    preferences.PREFERRED,
+    preferences.COMPLETION,
+    chat.FORMAT,
+    chat.SHARED,
+    responses.REQUESTS,
+    responses.FORMAT,
+    responses.OUTPUT,
+    claude_code.FORMAT,
+    codex.FORMAT,
+    pi.FORMAT,
+    copilot_cli.FORMAT,
+    gemini_cli.FORMAT,
+    opencode.FORMAT,
+    markdown.FORMAT,
+    plain.FORMAT,
+)
 """Formats by key; a dialog that fits several is read as the first of them."""
 
 

@@ -93,7 +93,7 @@ def read_dialogue(value: JsonObject, number: int, calls: bool = False) -> Iterat
         annotated = listed_objects(turn, "frames", "frame", location)
         frames = [_frame(*frame, text, unread) for frame in annotated]
         topic = _topic(frames, turns[-1].topic if turns else None)
-        called = [frame.call for frame in frames if frame.call is not None] if calls else []
+        called = [frame.call for frame in frames if frame.call and calls]
         words = with_calls(clean(text), called)
         speaker = clean_name(require(turn, "speaker", str, location))
         turns.append(Turn(speaker, words, topic, call_characters=len(words) - len(text)))
@@ -220,10 +220,7 @@ class _Demands:
         """Return the mentions of a state's value that count, and whether it is carried over."""
         services = {service}
         copied = self.copies.get((service, slot))
-        if copied is not None:
-            services |= {
-                other_service for other_service, values in self.state.items() if copied in values
-            }
+        services |= {other for other, values in self.state.items() if copied in values}
         counted = tuple(mention for mention in mentions if services & self.services[mention.turn])
         carried = all(service not in self.services[mention.turn] for mention in mentions)
         return counted or mentions, carried
@@ -243,7 +240,8 @@ def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
         if slot.get("copy_from") is not None:
             copies[name] = clean_name(require(slot, "copy_from", str, location))
         if slot.keys() & {"start", "exclusive_end"}:
-            start, end = (require(slot, key, int, location) for key in ("start", "exclusive_end"))
+            start = require(slot, "start", int, location)
+            end = require(slot, "exclusive_end", int, location)
             if not 0 <= start < end <= len(text):
                 raise ValueError(
                     f"{location}: 'start' {start} and 'exclusive_end' {end} are not in the "
@@ -256,11 +254,11 @@ def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
     state = optional(value, "state", dict, place)
     unread.fields(state, {"active_intent", "requested_slots", "slot_values"})
     active = state.get("active_intent") not in (None, NO_INTENT, "")
-    values = {
-        clean_name(slot): tuple(_texts(wordings, f"{place}, slot_values {slot[:40]!r}"))
-        for slot, wordings in optional(state, "slot_values", dict, place).items()
-        if active and wordings
-    }
+    values = {}
+    for slot, wordings in optional(state, "slot_values", dict, place).items():
+        if active and wordings:
+            texts = _texts(wordings, f"{place}, slot_values {slot[:40]!r}")
+            values[clean_name(slot)] = tuple(texts)
     call = _service_call(value, place, unread)
     return Frame(
         service,

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import JsonObject, check_object
+from fdkvc.core.json_input import Fields, JsonObject, check_object
 from fdkvc.core.limits import MAX_DIALOGS
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 from fdkvc.core.unread import Unread
@@ -52,7 +52,7 @@ Placed = tuple[JsonObject, str]
 """A message and its place in the file."""
 
 
-def restated(message: JsonObject, *read: str, **fields: Any) -> dict[str, Any]:
+def restated(message: JsonObject, *read: str, **fields: Any) -> Fields:
     """Return a message with other fields in place of those that are read.
 
     Examples
@@ -108,8 +108,8 @@ def left_out(total: int, noun: str) -> list[tuple[str, int]]:
 
 def with_calls(text: str, calls: Sequence[tuple[str, Any]]) -> str:
     """Return the words of a turn after its calls, each as a line of JSON, as chat templates do."""
-    lines = [
-        clean(json.dumps({"name": method, "arguments": arguments}, ensure_ascii=False))
-        for method, arguments in calls
-    ]
+    lines = []
+    for method, arguments in calls:
+        call = {"name": method, "arguments": arguments}
+        lines.append(clean(json.dumps(call, ensure_ascii=False)))
     return "\n".join(filter(None, [*lines, text]))

@@ -102,8 +102,9 @@ def _parsed_calls(text: str) -> list[JsonObject]:
     parsed = parse_within(text) if lines else None
     if parsed is None and all(line.startswith("{") for line in lines):
         parsed = [*map(parse_within, lines)]
-    calls = [*map(as_call, parsed if isinstance(parsed, list) else [parsed])]
-    return _named_calls(text) if None in calls else [call for call in calls if call is not None]
+    listed = parsed if isinstance(parsed, list) else [parsed]
+    calls = [*filter(None, map(as_call, listed))]
+    return calls if len(calls) == len(listed) else _named_calls(text)
 
 
 def _named_calls(text: str) -> list[JsonObject]:

@@ -158,7 +158,7 @@ def prompts_beside(value: JsonObject, place: str) -> Iterator[Placed]:
 def with_system(value: JsonObject, field: str, place: str) -> Iterator[Placed]:
     """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
-    first = next((message for message, _ in messages), {})
+    first = messages[0][0] if messages else {}
     for prompt, location in prompts_beside(value, place):
         if prompt.get("content", prompt) not in (first.get("content"), first.get("value")):
             yield prompt, location

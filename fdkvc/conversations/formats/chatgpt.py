@@ -30,10 +30,9 @@ BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 
 
 def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
-    nodes = {
-        key: check_object(node, f"{place}, node {clean_name(key)!r}")
-        for key, node in require(value, "mapping", dict, place).items()
-    }
+    nodes = {}
+    for key, node in require(value, "mapping", dict, place).items():
+        nodes[key] = check_object(node, f"{place}, node {clean_name(key)!r}")
     leaf = require(value, "current_node", str, place)
     parents = {key: optional(node, "parent", str, place) for key, node in nodes.items()}
     path = branch_to(leaf, parents, place)

@@ -6,12 +6,11 @@ after the text that was extracted from its attachments. Read is the branch that 
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from fdkvc.conversations.formats.base import Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, branches, field_of
-from fdkvc.core.json_input import JsonObject, listed_objects, optional, require
+from fdkvc.core.json_input import Fields, JsonObject, listed_objects, optional, require
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
 
@@ -36,7 +35,7 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
         yield restated(message, *BOOKKEEPING, role=sender, content=parts), location
 
 
-def _attached(message: JsonObject, place: str, unread: Unread) -> Iterator[dict[str, Any]]:
+def _attached(message: JsonObject, place: str, unread: Unread) -> Iterator[Fields]:
     """Yield the texts of a message's attachments, and a part for each file without one."""
     names = set[str]()
     for attachment, location in listed_objects(message, "attachments", "attachment", place):

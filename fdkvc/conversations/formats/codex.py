@@ -18,7 +18,7 @@ from fdkvc.conversations.formats.agents import (
 from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
-from fdkvc.core.json_input import JsonObject, objects_of, of_kind
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind, only
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
@@ -57,7 +57,7 @@ def _text(message: JsonObject) -> str:
     """Return the text of a message."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [of_kind(part.get("text"), str) for part in objects_of(parts)]
+    texts = only((part.get("text") for part in objects_of(parts)), str)
     return "\n".join(filter(None, texts))
 
 

@@ -97,11 +97,11 @@ class _Reader(Reader):
 def _answer(text: str, data: JsonObject) -> Fields:
     """Return an answer with its calls as a message."""
     thinking = [{"type": "thinking"}] * bool(data.get("reasoningText"))
-    calls = [
-        {"type": "tool_use", **{name: call.get(name) for name in CALL}}
-        for call in objects_of(data.get("toolRequests"))
-    ]
-    return {"role": "assistant", "content": [*thinking, {"type": "text", "text": text}, *calls]}
+    parts: list[Fields] = [*thinking, {"type": "text", "text": text}]
+    for call in objects_of(data.get("toolRequests")):
+        fields = zip(CALL, map(call.get, CALL), strict=True)
+        parts.append({"type": "tool_use", **dict(fields)})
+    return {"role": "assistant", "content": parts}
 
 
 def _result(data: JsonObject) -> Fields:

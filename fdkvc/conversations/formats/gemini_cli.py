@@ -6,11 +6,10 @@ that are one object have no compactions.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fdkvc.conversations.formats.agents import Reader, agent_format, turns_of_answer, unread_line
 from fdkvc.conversations.formats.parts import call_id
-from fdkvc.core.json_input import JsonObject, objects_of
+from fdkvc.core.json_input import Fields, JsonObject, objects_of
 from fdkvc.core.unread import Unread
 
 SESSION_CONTEXT = "<session_context>"
@@ -56,7 +55,7 @@ class _Reader(Reader):
             case {"total": int(tokens)}:
                 self.thread.use(tokens)
 
-    def _turns(self, line: JsonObject, place: str) -> Iterator[dict[str, Any]]:
+    def _turns(self, line: JsonObject, place: str) -> Iterator[Fields]:
         """Yield a record's words and calls, and the results that were not added before."""
         content = line.get("content")
         calls = objects_of(line.get("toolCalls"))
@@ -77,7 +76,7 @@ class _Reader(Reader):
     def _replace(self, rows: Sequence[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
         stays = set[int]()
-        new = list[tuple[str, dict[str, Any]]]()
+        new = list[tuple[str, Fields]]()
         for row in rows:
             key = str(row.get("id"))
             if key in self.numbers:

@@ -380,11 +380,10 @@ def _speaker_field(items: Sequence[JsonObject]) -> str:
                 known_names[path] += 1
                 spoken.setdefault(path, set()).add(role)
     speaking = sum(has_words(item) for item in items if not _is_notice(item))
-    fits = [
-        path
-        for path, times in known_names.items()
-        if times >= MIN_SPEAKING * speaking and spoken[path] & (USERS | ASSISTANTS)
-    ]
+    fits = []
+    for path, times in known_names.items():
+        if times >= MIN_SPEAKING * speaking and spoken[path] & (USERS | ASSISTANTS):
+            fits.append(path)
     fits.sort(key=lambda path: (path != "role", -len(spoken[path]), -known_names[path]))
     return fits[0] if fits else ""
 

@@ -6,8 +6,6 @@ parent of an entry is not the last one, the person went back to this parent, and
 leaves the context.
 """
 
-from itertools import chain
-
 from fdkvc.conversations.formats.agents import (
     Reader,
     agent_format,
@@ -81,8 +79,10 @@ class _Reader(Reader):
         while parent in self.messages and parent not in stays:
             stays.add(parent)
             parent = self.parents[parent]
-        left_ranges = [numbers for key, numbers in self.messages.items() if key not in stays]
-        self.thread.leave({*chain.from_iterable(left_ranges)}, self.unread)
+        leaving = set[int]()
+        for key in self.messages.keys() - stays:
+            leaving.update(self.messages[key])
+        self.thread.leave(leaving, self.unread)
 
     def _compact(self, line: JsonObject, place: str) -> None:
         stays = list[int]()

@@ -40,10 +40,10 @@ def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialog
     file_unread = Unread()
     for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
         file_unread.fields(owner, {read, "info"})
-    with_policy = [
-        {**row, "policy": row.get("policy") or policy} if isinstance(row, dict) else row
-        for row in simulations
-    ]
+    with_policy = []
+    for row in simulations:
+        changes = {"policy": row.get("policy") or policy} if isinstance(row, dict) else {}
+        with_policy.append({**row, **changes} if changes else row)
     return read_each(SIMULATION.read, with_policy, "simulation", number, calls, file_unread)
 
 

@@ -185,9 +185,8 @@ def formats_read() -> str:
     labels: dict[tuple[str, ...], list[str]] = {}
     for format in FORMATS.values():
         labels.setdefault(format.endings, []).append(format.label)
-    kinds = "; ".join(
-        f"{', '.join(dict.fromkeys(names))} (.{', .'.join(written_endings)})"
-        for written_endings, names in labels.items()
-    )
+    kinds = []
+    for written_endings, names in labels.items():
+        kinds.append(f"{', '.join(dict.fromkeys(names))} (.{', .'.join(written_endings)})")
     packed = f"Text may be compressed (.{', .'.join(PACKED_ENDINGS)})"
-    return f"{kinds}. {packed}"
+    return f"{'; '.join(kinds)}. {packed}"

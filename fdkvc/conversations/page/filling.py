@@ -59,11 +59,11 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
         marks = " later" if first > moment else ""
         marks += " now" if first <= moment <= last else ""
         marks += " back" if any(first <= index <= last for index in returning) else ""
-        parts = "".join(
-            f'<i class="{source}" style="height:{100 * filling[source] / highest:.2f}%"></i>'
-            for source in SOURCES
-            if filling[source]
-        )
+        parts = ""
+        for source in SOURCES:
+            if filling[source]:
+                height = 100 * filling[source] / highest
+                parts += f'<i class="{source}" style="height:{height:.2f}%"></i>'
         boundary = f"<b>{number}</b>" if number else ""
         title = f"message {last + 1}: {count(filling.total(), 'token')}"
         spans.append(f'<span class="column{marks}" title="{title}">{boundary}{parts}</span>')
@@ -87,11 +87,13 @@ def _fillings(session: Session) -> Iterator[Counter[str]]:
     """Yield the tokens in context by source, at each message in order."""
     for number, (first, end) in enumerate(zip(session.bounds, session.bounds[1:], strict=False)):
         context = session.contexts[number]
-        stayed = [index for index in context if index < first]
         filling = Counter[str]()
-        for index in stayed:
-            filling[_source(session, index)] += session.messages[index].tokens
-        new = {index for index in context if index >= first}
+        new = set[int]()
+        for index in context:
+            if index < first:
+                filling[_source(session, index)] += session.messages[index].tokens
+            else:
+                new.add(index)
         for index in range(first, end):
             if index in new:
                 filling[_source(session, index)] += session.messages[index].tokens

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import starmap
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -11,6 +12,7 @@ from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
 from fdkvc.core.words import command_line, count
 from fdkvc.engine.metrics import late_metric
+from fdkvc.paper.benchmark import Results
 from fdkvc.paper.page.figures import sweep_chart
 from fdkvc.paper.page.past import Kind, Past
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
@@ -173,11 +175,12 @@ def kind() -> Kind:
         _link,
         link_fields,
         _described,
-        shipped=[
-            SweepRun(Sweep(parameter=parameter, values=published_sweep(parameter)), results)
-            for parameter, results in papers_run().study.sweeps.items()
-        ],
+        shipped=[*starmap(_papers_sweep, papers_run().study.sweeps.items())],
     )
+
+
+def _papers_sweep(parameter: str, results: Results) -> SweepRun:
+    return SweepRun(Sweep(parameter=parameter, values=published_sweep(parameter)), results)
 
 
 # ------------------------------------------------------------------------------- results

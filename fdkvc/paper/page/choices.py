@@ -47,9 +47,11 @@ def _command(benchmark: Benchmark) -> str:
 
 def _link(benchmark: Benchmark) -> Mapping[str, str]:
     run_options = options_of(benchmark)
-    return {
-        field.name: field.written(run_options.get(field.name, field.default)) for field in FIELDS
-    }
+    link = {}
+    for field in FIELDS:
+        value = run_options.get(field.name, field.default)
+        link[field.name] = field.written(value)
+    return link
 
 
 def _described(benchmark: Benchmark) -> str:

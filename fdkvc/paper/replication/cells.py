@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -214,10 +213,12 @@ def sign_of(fact: Fact) -> str:
 
 def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     """Count the verdicts."""
-    verdicts: Counter[str | None] = Counter()
+    verdicts = dict.fromkeys(SIGNS, 0)
     for table in tables:
-        verdicts.update(fact.verdict for fact in table.cells.values())
-    return {verdict: verdicts[verdict] for verdict in SIGNS}
+        for fact in table.cells.values():
+            if fact.verdict in verdicts:
+                verdicts[fact.verdict] += 1
+    return verdicts
 
 
 def scenario_label(key: str) -> str:

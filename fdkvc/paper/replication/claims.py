@@ -6,6 +6,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import compress
 
 import numpy as np
 import pandas as pd
@@ -180,7 +182,7 @@ def found_words(result: ClaimResult) -> str:
     if measured is None:
         return "not measured"
     values = measured.candidates or (measured.value,)
-    figures = [figure_words(result.claim.measure, value) for value in values]
+    figures = map(partial(figure_words, result.claim.measure), values)
     return result.claim.found.format(" or ".join(figures))
 
 
@@ -191,7 +193,7 @@ def measured_words(result: ClaimResult) -> str:
     if measured is None:
         return ""
     if measured.candidates:
-        return " or ".join(figure_words(quantity, value) for value in measured.candidates)
+        return " or ".join(map(partial(figure_words, quantity), measured.candidates))
     return _range_words(quantity, measured.value, measured.low, measured.high)
 
 
@@ -204,7 +206,7 @@ def recomputed_words(claim: Claim) -> str:
 
 
 def _range_words(quantity: Measure, *figures: float) -> str:
-    text, low, high = (figure_words(quantity, figure) for figure in figures)
+    text, low, high = map(partial(figure_words, quantity), figures)
     return text if low == high else f"{text} ({low} to {high})"
 
 
@@ -344,7 +346,7 @@ def _peak(quantity: Measure, study: Study) -> Measurement | None:
     highest = max(rows, key=lambda value: float(rows[value].mean()))
     lower_values = [value for value in rows if value != highest]
     differs = significant([paired(rows[value], rows[highest]) for value in lower_values])
-    below = {value for value, lower in zip(lower_values, differs, strict=True) if lower}
+    below = {*compress(lower_values, differs)}
     tied = tuple(value for value in rows if value not in below)
     return Measurement(highest, min(tied), max(tied), len(rows[highest]), candidates=tied)
 
