@@ -218,12 +218,12 @@ def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Pa
     (tmp_path / "fdkvc/policies/nearest.py").write_text(policy)
     (tmp_path / "tests/test_nearest.py").write_text(example)
     registry = tmp_path / "fdkvc/policies/__init__.py"
-    last = "        Full,\n"
+    last = "    Full,\n"
     assert registry.read_text().count(last) == 1
     last_import = "from fdkvc.policies.sink import SinkWindow\n"
     registry.write_text(
         registry.read_text()
-        .replace(last, f"{last}        Nearest,\n")
+        .replace(last, f"{last}    Nearest,\n")
         .replace(last_import, f"{last_import}from fdkvc.policies.nearest import Nearest\n")
     )
 
