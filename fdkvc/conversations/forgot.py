@@ -233,8 +233,8 @@ def _compared(
 ) -> tuple[list[Fitted], list[str]]:
     """Return what the session and each way keep, and sentences on ways that are not compared."""
     compaction = result.compaction
-    ways = list[Fitted]()
-    notes = list[str]()
+    ways = []
+    notes = []
     if compaction.kind in RECORDED and compaction.stayed:
         ways.append(_recorded(result))
     if not result.size:

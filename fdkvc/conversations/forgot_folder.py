@@ -91,7 +91,7 @@ def losses_in(
     files = sorted({*chain.from_iterable(map(folder.rglob, ENDINGS))})
     check_most(f"{folder} has", len(files), "files", MAX_SESSION_FILES)
     projects: dict[str, ProjectLosses] = {}
-    skipped = list[str]()
+    skipped = []
     unrelated_files = 0
     for number, path in enumerate(files):
         on_file(number, len(files), path.name)

@@ -103,7 +103,7 @@ class Rewrite:
             reading[1] = prices.write
         context = self.stays
         changed = self.changed
-        rows = list[tuple[float, float]]()
+        rows = []
         for request, read in enumerate(reading[1:], start=1):
             spent += (context - changed) * read + (changed + returned[request]) * prices.write
             alternative += self.text * (prices.write if request == 1 and is_late else read)

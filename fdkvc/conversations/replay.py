@@ -248,7 +248,7 @@ def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator
 def _calls_need(recording: Recording) -> list[tuple[Any, ...]]:
     """Return the columns `NEED` of each demand of a call, () for a demand of a dialog's state."""
     dialog = recording.transcript
-    needs = list[tuple[Any, ...]]()
+    needs = []
     for demand, _ in recording.evidence:
         turn, start, _ = demand.mentions[-1]
         argument = demand.turn, demand.source, demand.call_number, demand.slot, demand.value

@@ -120,7 +120,7 @@ class Session:
 
     def checked(self, messages: Iterable[Message]) -> tuple[Message, ...]:
         """Return messages, or raise a ValueError at the first one with which they are too many."""
-        so_far = list[Message]()
+        so_far = []
         tokens = 0
         for message in messages:
             so_far.append(message)

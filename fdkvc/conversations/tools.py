@@ -127,8 +127,8 @@ def with_tools(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...
     left out.
     """
     any_tools = any(transcript.tools for transcript in transcripts)
-    dialogs = list[Transcript]()
-    skipped = list[str]()
+    dialogs = []
+    skipped = []
     for transcript in transcripts:
         unchanged = any_tools and not transcript.tools
         try:

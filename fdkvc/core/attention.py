@@ -411,7 +411,7 @@ class Observation:
 
         In a script without spaces, each character of a word counts as a word.
         """
-        ids: list[int] = []
+        ids = []
         for word in words:
             ids += [word_id(word[start:end]) for start, end in word_spans(word)]
         return self._among("words", token, ids)

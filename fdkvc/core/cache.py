@@ -42,7 +42,7 @@ class Ties:
 
     def tolerance(self, cutoff: Floats) -> Floats:
         """Return how far from its row's cutoff (B, 1) a score still ties with it."""
-        share: Floats = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
+        share = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
         return share + np.float32(self.absolute)
 
 
@@ -284,7 +284,7 @@ def select(
     # 2. The cutoff is the budget-th largest; all that ties with it is kept for now.
     cutoff = _nth_largest(priority, budget)
     tolerance = ties.tolerance(cutoff)
-    stays: Bools = priority >= cutoff - tolerance
+    stays = priority >= cutoff - tolerance
     # 3. If that is too many, the newer of the tied entries go.
     if not isinstance(budget, int) or np.count_nonzero(stays) > len(stays) * budget:
         clear = priority > cutoff + tolerance
@@ -462,7 +462,7 @@ def _select_by_size(
     number = fits.sum(axis=1, keepdims=True)
     place = np.maximum(number, 1) - 1
     last_page = np.take_along_axis(order, place, axis=1)
-    cutoff: Floats = np.take_along_axis(priority, last_page, axis=1)
+    cutoff = np.take_along_axis(priority, last_page, axis=1)
     cutoff = np.where(number == leaders.count[:, None], -np.inf, cutoff)
     # 2. Of the pages that tie with it, the older ones.
     tolerance = ties.tolerance(cutoff)

@@ -112,7 +112,7 @@ class Recording:
     def text(self) -> TokenText:
         """The tokens without vectors."""
         dialog = self.transcript
-        turns = list[TurnTokens]()
+        turns = []
         for number, turn in enumerate(dialog.turns):
             places = [(token.start, token.end) for token in self.tokens[number]]
             spans = np.array(places, np.intp).reshape(-1, 2)

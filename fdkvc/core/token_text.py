@@ -95,7 +95,7 @@ class TokenText:
     @cached_property
     def words(self) -> Ints:
         """`word_id` of each token's word (N,), 0 for none."""
-        ids: list[int] = []
+        ids = []
         for turn in self.turns:
             ids += word_ids(turn.text, turn.spans)
         return np.array(ids, np.intp)
@@ -103,7 +103,7 @@ class TokenText:
     @property
     def surprisal(self) -> Floats:
         """Surprisal of each token (N,), of a word's frequency: see `text_surprisal`."""
-        texts: list[str] = []
+        texts = []
         for turn in self.turns:
             texts += [turn.text[start:end] for start, end in turn.spans.tolist()]
         return np.array([*map(text_surprisal, texts)], np.float32)

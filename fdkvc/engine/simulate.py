@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 
@@ -225,8 +224,8 @@ def simulate(
         narrow = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
         state = State(narrow, None)
     seconds = np.zeros(end - first)
-    results: list[TurnResult] = []
-    turns: list[dict[str, Any]] = []
+    results = []
+    turns = []
     kept_tokens = np.full((rows, end - first, slots), EMPTY, np.intp)
     no_output = np.full((rows, head_dimension), np.nan, np.float32)
     for index, number in enumerate(range(first, end)):

@@ -350,7 +350,7 @@ def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
     label = view.policy.quantity_name
     old_only = step.kind in ("change", "rate") and not step.includes_new
     took_part = ~view.new if old_only else np.ones_like(view.new)
-    inputs: list[tuple[str, str]] = []
+    inputs = []
     # A rate changes row states, so it also reads what it writes.
     names = (*step.reads, *step.writes) if step.kind == "rate" else step.reads
     for name in names:
@@ -358,7 +358,7 @@ def _numbers(view: TurnView, step: Step) -> tuple[Pairs, Pairs]:
             inputs += _described(view, f"{label(name)} before", view.before(name), took_part)
         else:
             inputs += _described(view, label(name), view.quantity(name), took_part)
-    outputs: list[tuple[str, str]] = []
+    outputs = []
     for name in step.writes:
         outputs += _described(view, label(name), view.quantity(name), took_part)
     return tuple(inputs), tuple(outputs)

@@ -161,8 +161,8 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Say how a file of no known format is read, and count and name what is not read."""
     malformed = 0
     roles = dict[str, None]()
-    numbered = list[str]()
-    readings = list[str]()
+    numbered = []
+    readings = []
     for transcript in transcripts:
         malformed += transcript.malformed_calls
         roles |= dict.fromkeys(transcript.unknown_speakers)

@@ -109,7 +109,7 @@ def read_values(text: str, policy: str, parameter: str, max_values: int) -> tupl
     check_sweepable(policy, parameter)
     base = read_policy(policy)
     is_integer = base.settings[parameter].kind is int
-    values: list[Number] = []
+    values = []
     for word in text.replace(",", " ").split():
         value = read_number(word, int if is_integer else float)
         if isinstance(value, str):

@@ -130,7 +130,7 @@ class ClearResults(Policy):
         results = turn.is_kind(cache.token, "result")
         number = turns_so_far(results, turn.born(cache.token))
         old = results & (number <= number[:, -1:] - self.keep)
-        excluded: Bools = np.zeros_like(old)
+        excluded = np.zeros_like(old)
         if self.exclude_tools:
             excluded = turn.is_tool(cache.token, self.exclude_tools.split("+"))
         cleared = old & ~excluded

@@ -104,7 +104,7 @@ class Whitelist(Protecting):
         return np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:
-        listed: Bools = np.zeros(cache.token.shape, np.bool_)
+        listed = np.zeros(cache.token.shape, np.bool_)
         if self.first > 0 or self.at_turn >= 0:
             born = turn.born(cache.token)
             listed = cache.present & ((born < self.first) | (born == self.at_turn))

@@ -125,7 +125,7 @@ def pivot(
         cells.setdefault(tuple(map(str, names)), {})[value] = word
     columns = list(dict.fromkeys(table[column]))
     heads = [*rows, *map(label, columns)]
-    body: list[list[str]] = []
+    body = []
     for place, row in cells.items():
         body.append([*place, *(row.get(value, missing) for value in columns)])
     return Grid(heads, body, len(rows))

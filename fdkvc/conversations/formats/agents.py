@@ -405,7 +405,7 @@ class Thread:
         messages: list[Message] = []
         call_rows: list[list[MadeCall]] = []  # by each message
         calls: dict[str, tuple[int, int]] = {}  # by id: the message, and which of its calls
-        unlinked_places = list[str]()  # places of results without a call
+        unlinked_places = []  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
                 spoken: list[Spoken] = [*turns_of([(message, place)], unread, calls_in_text=True)]

@@ -81,7 +81,7 @@ def read_dialogue(value: JsonObject, number: int, calls: bool = False) -> Iterat
     name = clean_name(optional(value, "dialogue_id", str, f"dialogue {number}"))
     place = f"dialogue {number} ({name})" if name else f"dialogue {number}"
     turns: list[Turn] = []
-    framed: list[list[Frame]] = []
+    framed = []
     services: list[frozenset[str]] = []
     unread = Unread()
     unread.fields(value, {"dialogue_id", "services", "turns"})

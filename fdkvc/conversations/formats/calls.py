@@ -183,13 +183,13 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[JsonObject]]:
         return text[listed_calls.end() :].strip(), calls
     unread.add(UNKNOWN_CALL, _PYTHON_MARK.match(text) is not None)
     # 2. Calls between marks. What is between marks but is no call stays in the words.
-    all_calls: list[JsonObject] = []
+    all_calls = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
     in_order = sorted(named, key=text.find)
     for opening, closing in (*CALL_TAGS, *((tag, f"</{named[tag]}>") for tag in in_order)):
         if opening not in text:
             continue
-        word_pieces: list[str] = []
+        word_pieces = []
         for preceding, inside in blocks(text, opening, closing):
             calls = calls_in(inside) if inside else []
             if opening in named:

@@ -216,7 +216,7 @@ def with_demands(
 ) -> Transcript:
     """Make the transcript of turns, and find the values that their calls need."""
     turns: list[Turn] = []
-    found_calls: list[tuple[int, str, Any]] = []
+    found_calls = []
     for turn, called in spoken_turns:
         found_calls += [(len(turns), *call) for call in called]
         turns.append(turn)
@@ -224,7 +224,7 @@ def with_demands(
     call_note = [("call, which is text on request", len(found_calls))] if found_calls else []
     check_texts(name, texts, [*unread.items(), *call_note])
     finder = MentionFinder(texts, name)
-    demands: list[Demand] = []
+    demands = []
     calls: list[Call] = []
     missing = malformed = 0
     for place, method, values in found_calls:

@@ -127,8 +127,8 @@ class _Reader(Reader):
         message = of_kind(payload.get("message"), str)
         history = payload.get("replacement_history")
         earlier = {_key(thread.messages[index][0]): index for index in thread.context}
-        stays: list[int] = []
-        summary: list[JsonObject] = []
+        stays = []
+        summary = []
         note = ""
         # 1. What is in the new context: messages from the one before stay, others are the summary.
         if isinstance(history, list):

@@ -194,11 +194,11 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
     reading, *sequels = chosen_readings
     unread = Unread()
     _count_beside(_lists_of(chosen_readings), unread)
-    trees: list[Items] = []
+    trees = []
     for listed in reading.lists:
         trees += _trees_of(listed, unread)
     unread.update(dict(left_out(len(trees), "dialog")))
-    dialogs: list[Transcript | SkippedError] = []
+    dialogs = []
     for number in places_of_sample(len(trees)):
         tree = trees[number]
         messages = [*reading.messages(tree, unread)]

@@ -150,7 +150,7 @@ def turns_of_parts(message: JsonObject, place: str, unread: Unread) -> Iterator[
 
 def _turns_of(typed: Iterable[Fields], role: Any, unread: Unread) -> list[Fields]:
     """Return the turns of typed parts: words and calls join until a result is between them."""
-    turns: list[Fields] = []
+    turns = []
     turn: Fields | None = None  # the last one, if words and calls may still join it
     returned: list[Fields] = []  # the results that stand in its calls
     copies = set[str]()  # of the calls so far: a message may have them in two fields

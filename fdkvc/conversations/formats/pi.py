@@ -85,7 +85,7 @@ class _Reader(Reader):
         self.thread.leave(leaving, self.unread)
 
     def _compact(self, line: JsonObject, place: str) -> None:
-        stays = list[int]()
+        stays = []
         match line:
             case {"firstKeptEntryId": str(key)} if key in self.messages:
                 stays = self.thread.since(self.messages[key].start)

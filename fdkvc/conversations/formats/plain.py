@@ -35,7 +35,7 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
     lines = text.split("\n")
     check_most("the file has", len(lines), "lines", MAX_DIALOG_FILE_LINES)
     line_counts = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
-    dialogs = list[Turns]()
+    dialogs = []
     turns = Turns()
     speakers: set[str] = set()
     for line_number, line in enumerate([*lines, "---"], start=1):

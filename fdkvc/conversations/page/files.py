@@ -95,8 +95,8 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
 
 def _shown(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...], list[str]]:
     """Return the dialogs that a page shows, and a sentence for each that is too long."""
-    readable = list[Transcript]()
-    too_long = list[str]()
+    readable = []
+    too_long = []
     for transcript in transcripts:
         it_has = f"{transcript.name}: it has"
         try:

@@ -37,7 +37,7 @@ def columns_of(session: Session) -> tuple[Column, ...]:
     """Return at most `MAX_COLUMNS` columns for all messages of a session."""
     fillings = [*_fillings(session)]
     bounds = [*enumerate(session.bounds[1:-1], start=1)]
-    columns = list[Column]()
+    columns = []
     width = -(-len(fillings) // MAX_COLUMNS)
     for first in range(0, len(fillings), width or 1):
         last = min(first + width, len(fillings)) - 1
@@ -52,7 +52,7 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
     `returning` are the results that repeat what had left.
     """
     highest = max((column.filling.total() for column in columns), default=0) or 1
-    spans = list[str]()
+    spans = []
     present = Counter[str]()
     has_boundary = False
     for first, last, number, filling in columns:

@@ -398,7 +398,7 @@ def messages_html(
         nearby |= {place - 1, place, place + 1}
     # 2. Their rows, with a row for each gap and for each compaction between them.
     bounds = [*zip(session.bounds[1:], session.compactions, strict=False)]
-    rows = list[str]()
+    rows = []
     next_index = 0
     for index in sorted(nearby & {*range(len(session.messages))}):
         for number, (bound, compaction) in enumerate(bounds, start=1):

@@ -123,7 +123,7 @@ def alignments_table(results: Results) -> pd.DataFrame:
     Columns `ALIGNMENTS`. The paper prints no intervals: the one of a published figure is that of a
     mean over as many dialogs of unrelated vectors, by their spread in this run.
     """
-    rows: list[tuple[object, ...]] = []
+    rows = []
     for scenario, policy in product(results.reported, results.benchmark.names):
         for projection, metric in PROJECTIONS.items():
             values = results.values(scenario, policy, metric)
@@ -146,7 +146,7 @@ def differences_table(results: Results) -> pd.DataFrame:
     Columns `DIFFERENCES`; t of a published difference is printed in Section 5.6 or computed from
     the spread of unrelated vectors in this run. Empty unless both policies ran.
     """
-    rows: list[tuple[object, ...]] = []
+    rows = []
     pair = ABLATED_POLICY, BASELINE
     for scenario in results.reported if set(pair) <= set(results.benchmark.names) else ():
         for projection, metric in PROJECTIONS.items():
