@@ -4,8 +4,6 @@ The source of an argument is the kind of span that mentioned its value last: the
 user, the assistant, an earlier call, or the result of a tool.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any

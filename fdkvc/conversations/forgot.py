@@ -9,8 +9,6 @@
    that a way does not hold (`rereading`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Each message is read once, for all compactions of a session: `forgot` compares what ways hold of it.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence

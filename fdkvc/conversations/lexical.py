@@ -6,8 +6,6 @@ words are unrelated. Queries, keys and values are the paper's random projections
 words and real evidence, but it has no notion of meaning.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

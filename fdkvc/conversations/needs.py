@@ -15,8 +15,6 @@ parameter has few values; names that most projects have (README.md); what an edi
 file shows it; and what the agent makes up itself: a description, a plan, a new text.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ stands if what the model had after a compaction has all of its words in order, w
 and the case. A summary may also say it in other words: that is for a reader to judge.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -65,6 +65,12 @@ class Message:
         return len(self.spans)
 
 
+Sizes = tuple[int | None, int | None]
+"""Tokens before and after a compaction, None where they are not known."""
+
+NO_SIZES: Sizes = (None, None)
+
+
 @dataclass(frozen=True)
 class Compaction:
     """The boundary between two contexts."""
@@ -79,7 +85,7 @@ class Compaction:
     """The messages among `stayed` that were written in place of what left."""
     trigger: str = ""
     """The cause that the file names, such as "auto" or "manual"; "" if it names none."""
-    recorded: tuple[int | None, int | None] = (None, None)
+    recorded: Sizes = NO_SIZES
     """Tokens before and after that the file names, counted by the agent's own model."""
     note: str = ""
     """A sentence on what is missing."""

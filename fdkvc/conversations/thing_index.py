@@ -4,8 +4,6 @@ A path is found in the spellings that name the same file, by `ThingIndex.same_fi
 as `fdkvc.conversations.mentions` finds wordings. Each message is searched once for all things.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

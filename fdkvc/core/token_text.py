@@ -1,7 +1,5 @@
 """The text of a dialog as tokens: where each token stands, and what follows from the text alone."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A row is the `value` of a `metric` in one `dialog`, whose cluster is named in `s
 `policy` and a `budget`; it may also have a group `known`, and a `count`, its weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sweeps: one hyperparameter of a policy over many values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

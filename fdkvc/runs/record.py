@@ -4,8 +4,6 @@ The content is derived from the fields of the settings, so new fields need no ch
 holds nothing that `repeat` ignores, except `INFORMATIVE`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

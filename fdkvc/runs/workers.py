@@ -10,8 +10,6 @@ a killed parent; those of the executor never end when idle. With both, Ctrl-C du
 tracebacks, one dead worker fails all calls, and a small run takes a second longer.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

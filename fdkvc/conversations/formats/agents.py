@@ -16,10 +16,10 @@ from itertools import chain, starmap
 from json import JSONDecoder
 from typing import Any
 
-from fdkvc.conversations.formats.base import Dialogs, Format, Placed
+from fdkvc.conversations.formats.base import Dialogs, Format, Messages, Placed
 from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
 from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
-from fdkvc.conversations.sessions import Compaction, MadeCall, Message, Session
+from fdkvc.conversations.sessions import NO_SIZES, Compaction, MadeCall, Message, Session, Sizes
 from fdkvc.core.json_input import (
     Fields,
     JsonObject,
@@ -84,7 +84,7 @@ def log_format(
     label: str,
     recognizes: Callable[[str], bool],
     reader: Callable[[Unread], "Reader"],
-    lines: Callable[[str, Unread], Iterator[Placed]],
+    lines: Callable[[str, Unread], Messages],
 ) -> Format:
     """Return a format of logs whose `lines` may be parts of one object."""
 
@@ -186,7 +186,7 @@ def _is_list(text: str) -> bool:
     return re.match(r"\s*\[\s*\{", text) is not None
 
 
-def lines_of(text: str, unread: Unread) -> Iterator[Placed]:
+def lines_of(text: str, unread: Unread) -> Messages:
     """Yield the object of each line; count the lines without one, and name the first of them."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     if _is_list(text):
@@ -284,7 +284,7 @@ class Thread:
         place: str,
         summary: Sequence[JsonObject],
         stayed: Iterable[int],
-        recorded: tuple[int | None, int | None] = (None, None),
+        recorded: Sizes = NO_SIZES,
         missing: int = 0,
         **details: str,
     ) -> None:
@@ -337,7 +337,7 @@ class Thread:
         self,
         place: str,
         calls: Container[str],
-        recorded: tuple[int | None, int | None] = (None, None),
+        recorded: Sizes = NO_SIZES,
         trigger: str = "",
     ) -> bool:
         """Take the results of some calls from the context; return whether there were any."""
@@ -543,7 +543,7 @@ def summary_of(text: Any) -> list[Fields]:
     return [{"role": "user", "content": text, "tool_calls": []}] if is_text else []
 
 
-def turns_of_answer(message: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def turns_of_answer(message: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield a message as chat messages, without what the model thought and without empty ones."""
     content = message.get("content", message.get("parts"))
     if isinstance(content, str):

@@ -51,6 +51,8 @@ class Format:
 Placed = tuple[JsonObject, str]
 """A message and its place in the file."""
 
+Messages = Iterator[Placed]
+
 
 def restated(message: JsonObject, *read: str, **fields: Any) -> Fields:
     """Return a message with other fields in place of those that are read.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from fdkvc.conversations.formats.base import Dialogs, Format, Placed, restated, with_calls
+from fdkvc.conversations.formats.base import Dialogs, Format, Messages, Placed, restated, with_calls
 from fdkvc.conversations.formats.calls import (
     UNKNOWN_CALL,
     as_call,
@@ -132,7 +132,7 @@ def conversation(
     return replace(with_demands(name, turns, calls, cluster, unread), tools=tools)
 
 
-def messages_of(value: JsonObject, field: str, place: str, noun: str = "turn") -> Iterator[Placed]:
+def messages_of(value: JsonObject, field: str, place: str, noun: str = "turn") -> Messages:
     """Yield the objects of a required list, which may be a text of JSON, with their places."""
     listed = value.get(field)
     parsed = parse_within(listed) if isinstance(listed, str) else None
@@ -145,7 +145,7 @@ def is_prompt(name: str) -> bool:
     return bare(name).removeprefix("genai") in PROMPT_FIELDS
 
 
-def prompts_beside(value: JsonObject, place: str) -> Iterator[Placed]:
+def prompts_beside(value: JsonObject, place: str) -> Messages:
     """Yield the system prompts beside the messages of an object, as messages."""
     for name in filter(is_prompt, value):
         prompt = value[name]
@@ -155,7 +155,7 @@ def prompts_beside(value: JsonObject, place: str) -> Iterator[Placed]:
             yield {"role": "system", "content": prompt}, f"{place}, system prompt"
 
 
-def with_system(value: JsonObject, field: str, place: str) -> Iterator[Placed]:
+def with_system(value: JsonObject, field: str, place: str) -> Messages:
     """Yield the system prompts beside the messages, unless the first repeats them, and these."""
     messages = [*messages_of(value, field, place)]
     first = messages[0][0] if messages else {}
@@ -257,7 +257,7 @@ def with_demands(
     )
 
 
-def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
     # 1. Who says what.
     message = as_message(sent, place, unread)

@@ -4,9 +4,7 @@ Read is the branch that ends at ``current_node``. `of_chatgpt` says how a messag
 messages and those of other branches are counted.
 """
 
-from collections.abc import Iterator
-
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Messages, restated
 from fdkvc.conversations.formats.chat import chat_format
 from fdkvc.conversations.formats.messages import INSTRUCTIONS, of_chatgpt, parts_of_content
 from fdkvc.conversations.formats.parts import MESSAGE_FIELDS
@@ -29,7 +27,7 @@ BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 """Fields that are read elsewhere, or hold nobody's words."""
 
 
-def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     nodes = {}
     for key, node in require(value, "mapping", dict, place).items():
         nodes[key] = check_object(node, f"{place}, node {clean_name(key)!r}")
@@ -50,7 +48,7 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]
             yield from _turn(message, location, unread)
 
 
-def _turn(message: JsonObject, location: str, unread: Unread) -> Iterator[Placed]:
+def _turn(message: JsonObject, location: str, unread: Unread) -> Messages:
     author = require(message, "author", dict, location)
     metadata = optional(message, "metadata", dict, location)
     content = optional(message, "content", dict, location)

@@ -7,7 +7,7 @@ after the text that was extracted from its attachments. Read is the branch that 
 
 from collections.abc import Iterator
 
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Messages, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, branches, field_of
 from fdkvc.core.json_input import Fields, JsonObject, listed_objects, optional, require
@@ -18,7 +18,7 @@ BOOKKEEPING = name_list("attachments chat_messages content files sender text")
 """Fields that are read elsewhere, or hold nobody's words."""
 
 
-def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     messages = [*messages_of(value, "chat_messages", place, "message")]
     leaf = field_of(value, LEAVES)
     branch = branches([(row[0], row) for row in messages], leaf, place)[-1]

@@ -18,7 +18,7 @@ from itertools import chain
 from itertools import count as counter
 from typing import Any
 
-from fdkvc.conversations.formats.base import Placed, left_out, places_of_sample, restated
+from fdkvc.conversations.formats.base import Messages, Placed, left_out, places_of_sample, restated
 from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
 from fdkvc.conversations.formats.messages import (
     MAX_SPEAKER_CHARACTERS,
@@ -141,7 +141,7 @@ class Reading:
         """Whether its lists stand in the objects of one of these places."""
         return any(self.place[:size] in places for size in range(len(self.place)))
 
-    def messages(self, listed: Items, unread: Unread) -> Iterator[Placed]:
+    def messages(self, listed: Items, unread: Unread) -> Messages:
         """Yield the messages of a list; count objects without a known speaker."""
         for number, item in enumerate(listed.items):
             read = self._message if self.speaker else _exchange

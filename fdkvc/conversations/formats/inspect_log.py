@@ -7,11 +7,10 @@ given. The file of one sample is read too.
 UK AI Security Institute, *Inspect AI* (``UKGovernmentBEIS/inspect_ai``, ``src/inspect_ai/log``).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
+from fdkvc.conversations.formats.base import Dialogs, Messages, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of, run_name
 from fdkvc.core.json_input import Fields, JsonObject, optional, require
 from fdkvc.core.limits import MAX_DIALOG_CHARACTERS
@@ -60,7 +59,7 @@ class _Attached:
         return text
 
 
-def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     if not value.get("messages") and isinstance(value.get("input"), str):
         yield {"role": "user", "content": value["input"]}, f"{place}, input"
         return

@@ -5,9 +5,14 @@ for the user, lines with ``>`` are a tool's, and ``# aider chat started`` begins
 """
 
 import re
-from collections.abc import Iterator
 
-from fdkvc.conversations.formats.base import Dialogs, Format, Placed, left_out, places_of_sample
+from fdkvc.conversations.formats.base import (
+    Dialogs,
+    Format,
+    Messages,
+    left_out,
+    places_of_sample,
+)
 from fdkvc.conversations.formats.chat import conversation
 from fdkvc.conversations.formats.messages import role_of_name
 from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
@@ -70,7 +75,7 @@ def read(text: str, number: int, calls: bool) -> Dialogs:
         unread = Unread()
 
 
-def _messages(text: str, unread: Unread) -> Iterator[Placed]:
+def _messages(text: str, unread: Unread) -> Messages:
     """Yield the messages of a chat; what is before its first speaker is counted."""
     is_aider = text.startswith((AIDER, " at "))
     role = ""
@@ -92,7 +97,7 @@ def _messages(text: str, unread: Unread) -> Iterator[Placed]:
     yield from _message(role, turn_lines, unread)
 
 
-def _message(role: str, lines: list[str], unread: Unread) -> Iterator[Placed]:
+def _message(role: str, lines: list[str], unread: Unread) -> Messages:
     words = re.sub(r"\n-{3,}\s*\Z", "", "\n".join(lines)).strip()
     unread.add(BEFORE, not role and has_words(words))
     if role and words:

@@ -6,7 +6,7 @@ Results whose ``state.time.compacted`` is set were cleared at that time.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from fdkvc.conversations.formats.agents import (
@@ -15,7 +15,7 @@ from fdkvc.conversations.formats.agents import (
     log_format,
     summary_of,
 )
-from fdkvc.conversations.formats.base import Placed
+from fdkvc.conversations.formats.base import Messages
 from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.json_input import (
     JsonObject,
@@ -36,7 +36,7 @@ TRIGGERS = {"True": "auto", "False": "manual"}
 """What began a compaction, by the field ``auto`` of the part that asks for it."""
 
 
-def _messages(text: str, unread: Unread) -> Iterator[Placed]:
+def _messages(text: str, unread: Unread) -> Messages:
     """Yield each message, with its time and the session's folder as other logs have them."""
     check_structure(text.encode())
     value = parse_json(text)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import chain, product
 from typing import Any, Literal
 
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Messages, restated
 from fdkvc.conversations.formats.calls import ARGUMENTS, METHODS, UNKNOWN_CALL, calls_in
 from fdkvc.core.json_input import (
     Fields,
@@ -112,7 +112,7 @@ def _kind(name: str) -> Literal["call", "result", ""]:
 # ------------------------------------------------------------------------------- turns
 
 
-def turns_of_parts(message: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def turns_of_parts(message: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield a message as chat messages: words with their calls, and each result by itself.
 
     Results that stand in calls follow the last of these calls.

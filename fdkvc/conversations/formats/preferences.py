@@ -6,11 +6,10 @@ also as a text of ``Human:`` and ``Assistant:``. The rejected answer is counted 
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Placed
+from fdkvc.conversations.formats.base import Messages
 from fdkvc.conversations.formats.chat import chat_format, prompts_beside
 from fdkvc.core.json_input import JsonObject, objects, require
 from fdkvc.core.unread import Unread
@@ -27,7 +26,7 @@ REJECTED = ("rejected", "non_preferred_output", "rejected_response")
 _SAID = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
 
 
-def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     answer = next(name for name in ANSWERS if name in value)
     unread.add("rejected answer", sum(bool(value.get(name)) for name in REJECTED))
     answered = [*_said(value, answer, "assistant", place)]
@@ -62,7 +61,7 @@ def _words(message: JsonObject) -> Any:
     return message.get("content", message.get("value"))
 
 
-def _said(value: JsonObject, name: str, role: str, place: str) -> Iterator[Placed]:
+def _said(value: JsonObject, name: str, role: str, place: str) -> Messages:
     """Yield the messages of a field: a text, a message, or a list of these."""
     listed = value[name]
     location = f"{place}, {name}"

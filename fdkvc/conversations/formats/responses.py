@@ -9,11 +9,11 @@ See https://platform.openai.com/docs/api-reference/responses.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Messages, Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, is_prompt, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
 from fdkvc.core.json_input import JsonObject, listed_objects, of_kind, optional, require
@@ -41,7 +41,7 @@ def _request(value: JsonObject, place: str, unread: Unread) -> Iterable[Placed]:
     return with_system(body, "messages", f"{place}, body")
 
 
-def _messages(body: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(body: JsonObject, place: str, unread: Unread) -> Messages:
     instructions = body.get("instructions")
     if isinstance(instructions, list):  # a response may return them as items
         yield from turns_of_items(messages_of(body, "instructions", place, "instruction"), unread)
@@ -57,9 +57,7 @@ def _messages(body: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
     yield from turns_of_items(items, unread)
 
 
-def turns_of_items(
-    items: Iterable[Placed], unread: Unread, of_log: bool = False
-) -> Iterator[Placed]:
+def turns_of_items(items: Iterable[Placed], unread: Unread, of_log: bool = False) -> Messages:
     """Yield items as chat messages: calls join the assistant's message before them."""
     turn: tuple[dict[str, Any], str] | None = None  # the assistant's, which calls may still join
     for item, location in items:

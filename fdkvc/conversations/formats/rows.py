@@ -5,10 +5,9 @@ Goose, have a ``conversation``; one of Chatbot Arena has two about the same ques
 cluster. VS Code's export of Copilot has ``requests``, each with the rounds of its answer.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from fdkvc.conversations.formats.base import Dialogs, Format, Placed, read_each, restated
+from fdkvc.conversations.formats.base import Dialogs, Format, Messages, read_each, restated
 from fdkvc.conversations.formats.chat import (
     chat_format,
     has_messages,
@@ -30,7 +29,7 @@ from fdkvc.core.unread import Unread
 # ------------------------------------------------------------------------------- Gemini
 
 
-def _contents(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _contents(value: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield contents, each of which may be a text or a part alone; the user's have no role."""
     yield from prompts_beside(value, place)
     contents = value.get("contents")
@@ -53,7 +52,7 @@ ORIGIN = ("country", "hashed_ip", "header")
 """Fields of WildChat that say where a message came from."""
 
 
-def _turns(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _turns(value: JsonObject, place: str, unread: Unread) -> Messages:
     for message, location in with_system(value, "conversation", place):
         yield restated(message, *ORIGIN), location
 
@@ -102,7 +101,7 @@ ARENA = replace(SIDES[0], key="arena", read=_read_sides)
 # ------------------------------------------------------------------------------- Copilot
 
 
-def _requests(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _requests(value: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield what was asked, each round of the answer with its calls and results, and the rest."""
     for request, location in messages_of(value, "requests", place, "request"):
         question = require(request, "message", dict, location)

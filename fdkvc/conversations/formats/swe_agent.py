@@ -8,10 +8,9 @@ Yang et al. 2024, *SWE-agent: Agent-Computer Interfaces Enable Automated Softwar
 (``SWE-agent/SWE-agent``, ``sweagent/types.py``).
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Messages, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.json_input import (
     JsonObject,
@@ -34,7 +33,7 @@ STEP_FIELDS = (*_WORDS, "extra_info", "messages", "state")
 BOOKKEEPING = name_list("agent cache_control is_demo message_type tags tool_call_ids")
 
 
-def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     for step, _ in listed_objects(value, "trajectory", "step", place):
         unread.fields(step, STEP_FIELDS)
     agent = None

@@ -12,11 +12,11 @@ Yao et al. 2024, *τ-bench: A Benchmark for Tool-Agent-User Interaction in Real-
 a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_model``).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from fdkvc.conversations.formats.base import Dialogs, Placed, read_each, restated
+from fdkvc.conversations.formats.base import Dialogs, Messages, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of, run_name
 from fdkvc.core.json_input import JsonObject, objects, optional, require
 from fdkvc.core.unread import Unread
@@ -47,7 +47,7 @@ def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialog
     return read_each(SIMULATION.read, with_policy, "simulation", number, calls, file_unread)
 
 
-def _simulated(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _simulated(value: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield the messages of a simulation, after its policy."""
     if value.get("messages") is None:
         listed = _from_ticks(value, place)
@@ -60,7 +60,7 @@ def _simulated(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed
     yield from messages
 
 
-def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
+def _messages(listed: Iterable[Placed], unread: Unread) -> Messages:
     """Yield the messages that the agent reads, as chat messages."""
     for message, location in listed:
         role = require(message, "role", str, location)
@@ -80,7 +80,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Iterator[Placed]:
         yield restated(message, *REPEATED, content=content, tool_calls=called), location
 
 
-def _from_ticks(value: JsonObject, place: str) -> Iterator[Placed]:
+def _from_ticks(value: JsonObject, place: str) -> Messages:
     """Yield the messages of speech: what one side says without a pause of its turn is joined."""
     joined: dict[str, Any] = {}
     location = place
@@ -110,7 +110,7 @@ def _from_ticks(value: JsonObject, place: str) -> Iterator[Placed]:
     yield from _joined(joined, location)
 
 
-def _joined(message: JsonObject, place: str) -> Iterator[Placed]:
+def _joined(message: JsonObject, place: str) -> Messages:
     if message:
         yield {"role": message["role"], "content": "".join(message["parts"])}, place
 

@@ -7,9 +7,8 @@ cluster. Farn and Shin 2023, *ToolTalk: Evaluating Tool-Usage in a Conversationa
 """
 
 import json
-from collections.abc import Iterator
 
-from fdkvc.conversations.formats.base import Placed, restated
+from fdkvc.conversations.formats.base import Messages, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
 from fdkvc.core.json_input import JsonObject, listed_objects, only, optional, require
 from fdkvc.core.transcripts import clean_name
@@ -25,7 +24,7 @@ def _about(value: JsonObject, place: str) -> tuple[str, str]:
     return clean_name(" + ".join(sorted(suites))), ""
 
 
-def _messages(value: JsonObject, place: str, unread: Unread) -> Iterator[Placed]:
+def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     data = optional(value, "metadata", dict, place)
     lines = [f"{name}: {data[name]}" for name in USER_DATA if data.get(name) is not None]
     unread.fields(data, USER_DATA)
