@@ -12,7 +12,8 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import chain, compress, takewhile
+from operator import not_
 
 import numpy as np
 
@@ -147,7 +148,7 @@ class Forgot:
         if not self.ways:
             return []
         holds = self.ways[0].holds
-        lost = [need for need, is_held in zip(self.needs, holds, strict=True) if not is_held]
+        lost = compress(self.needs, map(not_, holds))
         return sorted(lost, key=lambda need: need.weight, reverse=True)
 
     def holders(self, need: Need) -> list[str]:

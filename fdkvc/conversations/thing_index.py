@@ -77,7 +77,7 @@ class ThingIndex:
         values = [*values]
         self._messages = messages
         paths = [_spelling(value) for value in values if is_path(value)]
-        names = {path.rpartition("/")[2] for path in paths}
+        names = {*map(file_name, paths)}
         wordings: dict[str, str] = {}
         for value in values:
             if not is_path(value):

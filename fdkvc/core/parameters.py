@@ -286,8 +286,8 @@ def parameters_of(owner: Any) -> Mapping[str, Parameter]:
 
 def defaults_of(owner: Any) -> Mapping[str, Any]:
     """Return the default of each declared parameter, by field name."""
-    defaults = {field.name: field.default for field in dataclasses.fields(owner)}
-    return {name: defaults[name] for name in parameters_of(owner)}
+    fields = dataclasses.fields(owner)
+    return {field.name: field.default for field in fields if "parameter" in field.metadata}
 
 
 def fields_of(settings: Any, owner: str = "") -> list[Field]:

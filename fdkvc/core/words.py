@@ -301,8 +301,8 @@ def command_line(command: str, options: Mapping[str, object]) -> str:
 
     Examples
     --------
-    >>> command_line("sweep", {"second_values": (0.5, 1), "budget": 40})
-    'python -m fdkvc sweep --second-values 0.5 1 --budget 40 --out results'
+    >>> command_line("answers", {"write_calls": True, "budgets": (40, 80)})
+    'python -m fdkvc answers --write-calls --budgets 40 80 --out results'
     >>> command_line("dialogs", {"policies": ["fd-kvc gamma=0.8", "pyramid(fifo, last=1.5)"]})
     "python -m fdkvc dialogs --policies fd-kvc:gamma=0.8 'pyramid(fifo,last=1.5)' --out results"
     """

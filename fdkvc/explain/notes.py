@@ -126,8 +126,7 @@ def pinned_notes(
 
 
 def _words_of_prompt(transcript: Transcript) -> int:
-    prompts = [turn.text for turn in transcript.turns if turn.kind == "system"]
-    return sum(map(word_count, prompts))
+    return sum(word_count(turn.text) for turn in transcript.turns if turn.kind == "system")
 
 
 def missing_value_notes(transcripts: Sequence[Transcript]) -> list[str]:

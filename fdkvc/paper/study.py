@@ -126,8 +126,9 @@ def run_study(
 
 def timed_policies(benchmark: Benchmark) -> list[Policy]:
     """Return the policies to time: the benchmark's, and FIFO as the reference."""
-    first = [] if LATENCY_BASELINE in benchmark.names else [policy_named(LATENCY_BASELINE)]
-    return [*first, *benchmark.policies]
+    if LATENCY_BASELINE in benchmark.names:
+        return [*benchmark.policies]
+    return [policy_named(LATENCY_BASELINE), *benchmark.policies]
 
 
 def ablation(parameter: str, benchmark: Benchmark) -> Benchmark:

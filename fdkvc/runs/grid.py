@@ -59,9 +59,14 @@ class Grid:
         rows = [[*row, *added] for row, *added in zip(self.rows, *columns.values(), strict=True)]
         return Grid([*self.heads, *columns], rows, self.names)
 
+    @property
+    def _widths(self) -> list[int]:
+        """Characters of the widest cell of each column."""
+        return [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
+
     def within(self, width: int) -> Grid:
         """Return the grid cut to a width in characters: in its last column, then in its first."""
-        widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
+        widths = self._widths
         excess_width = sum(widths) + 2 * (len(widths) - 1) - width  # two spaces between columns
         if excess_width <= 0:
             return self
@@ -77,7 +82,7 @@ class Grid:
 
         If `grouped`, rows with the same first cell form a block that shows it once.
         """
-        widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
+        widths = self._widths
 
         def line(cells: Sequence[str]) -> str:
             aligned = [*map(str.ljust, cells[: self.names], widths)]

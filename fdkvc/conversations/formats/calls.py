@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from fdkvc.conversations.formats.base import restated
-from fdkvc.core.json_input import JsonObject, field_with, json_only, parse_within
+from fdkvc.core.json_input import Fields, JsonObject, field_with, json_only, parse_within
 from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 from fdkvc.core.words import name_list
@@ -158,7 +158,7 @@ def _value(text: str) -> Any:
     return text.strip() if parsed is None else parsed
 
 
-def _tagged(text: str) -> dict[str, Any]:
+def _tagged(text: str) -> Fields:
     """Return the values of a text that is tags alone; those of a tag that comes again in a list."""
     values: dict[str, list[Any]] = {}
     place = 0

@@ -11,12 +11,11 @@ See https://platform.openai.com/docs/api-reference/responses.
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from fdkvc.conversations.formats.base import Messages, Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, is_prompt, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import JsonObject, listed_objects, of_kind, optional, require
+from fdkvc.core.json_input import Fields, JsonObject, listed_objects, of_kind, optional, require
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 from fdkvc.core.words import name_list
@@ -59,7 +58,7 @@ def _messages(body: JsonObject, place: str, unread: Unread) -> Messages:
 
 def turns_of_items(items: Iterable[Placed], unread: Unread, of_log: bool = False) -> Messages:
     """Yield items as chat messages: calls join the assistant's message before them."""
-    turn: tuple[dict[str, Any], str] | None = None  # the assistant's, which calls may still join
+    turn: tuple[Fields, str] | None = None  # the assistant's, which calls may still join
     for item, location in items:
         kind = "message" if "role" in item else str(item.get("type", "message"))
         if kind == "agent_message":  # what another agent answers

@@ -14,11 +14,10 @@ a Dual-Control Environment* (``sierra-research/tau2-bench``, ``src/tau2/data_mod
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from fdkvc.conversations.formats.base import Dialogs, Messages, Placed, read_each, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of, run_name
-from fdkvc.core.json_input import JsonObject, objects, optional, require
+from fdkvc.core.json_input import Fields, JsonObject, objects, optional, require
 from fdkvc.core.unread import Unread
 
 OF_USER = "message between the simulated user and its own tools"
@@ -82,7 +81,7 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Messages:
 
 def _from_ticks(value: JsonObject, place: str) -> Messages:
     """Yield the messages of speech: what one side says without a pause of its turn is joined."""
-    joined: dict[str, Any] = {}
+    joined: Fields = {}
     location = place
     for tick, location in messages_of(value, "ticks", place, "tick"):
         for side, role in (("agent", "assistant"), ("user", "user")):
