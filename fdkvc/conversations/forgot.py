@@ -304,7 +304,7 @@ class _Comparison:
                 things += ((message, thing) for thing in things_in_text(text))
         words = [(rule.message, rule.text) for rule in reversed(result.rules)]
         words += sorted(things, key=lambda row: row[0], reverse=True)
-        wordings = set[str]()
+        wordings = set()
         stays = np.zeros(len(self.text), np.bool_)
         for message, wording in words:
             if wording in wordings:

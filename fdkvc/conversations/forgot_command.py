@@ -20,7 +20,7 @@ from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
 
 
-def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None = None) -> None:
+def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None) -> None:
     """Print what each compaction of a session forgot, in the tokens of a model."""
     ways = None if options.ways is None else [*map(read_policy, options.ways)]
     prices = LIST_PRICES if options.prices is None else Prices.of(options.prices)

@@ -81,7 +81,7 @@ class FolderLosses:
 def losses_in(
     folder: Path,
     encoding: Encoder,
-    on_file: Callable[[int, int, str], None] = lambda number, total, name: None,
+    on_file: Callable[[int, int, str], None],
 ) -> FolderLosses:
     """Read the sessions in a folder one after the other; return what they forgot by project.
 
@@ -111,7 +111,7 @@ def losses_in(
     return FolderLosses(tuple(rows), tuple(skipped), unrelated_files)
 
 
-def folder_text(losses: FolderLosses, words: bool = True) -> str:
+def folder_text(losses: FolderLosses, words: bool) -> str:
     """Return what the command prints of a folder."""
     total = losses.total()
     lost = total.lost.total()
@@ -135,7 +135,7 @@ def folder_text(losses: FolderLosses, words: bool = True) -> str:
     return "\n\n".join(parts)
 
 
-def folder_grid(losses: FolderLosses, words: bool = True) -> Grid:
+def folder_grid(losses: FolderLosses, words: bool) -> Grid:
     """Return the table of projects; without `words`, they are numbered."""
     kinds = KIND_PLURALS.values()
     heads = ["project", "sessions", "compactions", "lost", "back", *kinds, "read again", "rules"]
@@ -158,12 +158,12 @@ def _cells(losses: FolderLosses, words: bool) -> Iterator[Sequence[Any]]:
         yield project, row.sessions, row.compactions, lost, row.returned, *kinds, tokens, row.rules
 
 
-def losses_by_project(losses: FolderLosses, words: bool = True) -> dict[str, Counter[str]]:
+def losses_by_project(losses: FolderLosses, words: bool) -> dict[str, Counter[str]]:
     """Return the values that had left by the name of their kind, of each project."""
     return {name: row.lost for name, row in _named(losses, words)}
 
 
-def folder_json(losses: FolderLosses, words: bool = True) -> str:
+def folder_json(losses: FolderLosses, words: bool) -> str:
     """Return the same as JSON."""
     rows = []
     for number, losses_of_project in enumerate(losses.projects, start=1):

@@ -189,7 +189,7 @@ class History:
     def _uses(self) -> dict[tuple[str, str, bool], list[_Use]]:
         """Return the uses of each thing in the calls after the first compaction."""
         uses: dict[tuple[str, str, bool], list[_Use]] = {}
-        beyond = set[str]()
+        beyond = set()
         for context, rows in enumerate(self.calls[1:], start=1):
             for row in rows:
                 for thing in row.things:
@@ -326,7 +326,7 @@ class History:
     def _edited_results(self, context: int) -> frozenset[int]:
         """Return the results of a context whose call names a file that was edited in it before."""
         edited: dict[str, set[str]] = {}
-        results = set[int]()
+        results = set()
         for row in self.calls[context]:
             named = {path: edited.setdefault(file_name(path), set()) for path in row.paths}
             for path, edited_paths in named.items():

@@ -137,7 +137,7 @@ def failures_sentence(result: Forgot) -> str:
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
-def price_sentence(result: Forgot, prices: Prices = LIST_PRICES) -> str:
+def price_sentence(result: Forgot, prices: Prices) -> str:
     """Say after how many requests what the session did had paid for its price; "" if unknown."""
     fitted = result.recorded
     if fitted is None or fitted.rewrite is None or not fitted.rewrite.requests:
@@ -276,7 +276,7 @@ def given_by(need: Need) -> str:
     return re.sub("^(used|said) (in|by) ", "", GIVEN_BY[need.source_kind])
 
 
-def losses_grid(result: Forgot, words: bool = True) -> Grid:
+def losses_grid(result: Forgot, words: bool) -> Grid:
     """Return the worst losses: value, who gave it, how long before, and the call that needed it."""
     messages = result.session.messages
     rows = []
@@ -289,7 +289,7 @@ def losses_grid(result: Forgot, words: bool = True) -> Grid:
     return Grid(heads, rows, names=len(heads))
 
 
-def as_text(results: Sequence[Forgot], words: bool = True, prices: Prices = LIST_PRICES) -> str:
+def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
     """Return what the command prints."""
     parts = []
     for result in results:
@@ -326,8 +326,8 @@ def none_sentence(session: Session) -> str:
 def as_json(
     sessions: Sequence[Session],
     results: Sequence[Forgot],
-    words: bool = True,
-    prices: Prices = LIST_PRICES,
+    words: bool,
+    prices: Prices,
 ) -> str:
     """Return what `as_text` says as JSON, with all losses of each compaction."""
     content: dict[str, list[Fields]] = {"sessions": [], "compactions": []}
@@ -421,7 +421,7 @@ def losses_rows(result: Forgot, words: bool = True) -> list[Fields]:
     return rows
 
 
-def rules_rows(result: Forgot, words: bool = True) -> list[Fields]:
+def rules_rows(result: Forgot, words: bool) -> list[Fields]:
     """Return the user's rules, and whether each stands word for word in what stayed."""
     rows = []
     for rule in result.rules:

@@ -182,7 +182,7 @@ def things_of(call: MadeCall, settings: Iterable[tuple[str, str]] = ()) -> Itera
     ['7c41e9b']
     """
     arguments = call.arguments if isinstance(call.arguments, dict) else {"input": call.arguments}
-    values = set[str]()
+    values = set()
     for slot, value in values_in(arguments):
         if not is_demanded(value):
             continue

@@ -384,7 +384,7 @@ def check_turns(name: str, turns: int) -> None:
     _check_most(f"{name}: it has", turns, "turns", MAX_TURNS)
 
 
-def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int]] = ()) -> None:
+def check_texts(name: str, texts: Sequence[str], unread: Sequence[tuple[str, int]]) -> None:
     """Raise a TooLargeError if the texts of a dialog's turns are too long, as `check_size`."""
     characters = sum(map(len, texts))
     _check_most(f"{name}: it has", characters, "characters", MAX_DIALOG_CHARACTERS)

@@ -37,7 +37,7 @@ def kinds_in(transcripts: Iterable[Transcript], *, calls: bool) -> tuple[str, ..
     >>> kinds_in([Transcript("a", (Turn("user", "hi"), Turn("bot", "yes")))], calls=True)
     ('user', 'assistant')
     """
-    kinds = set[str]()
+    kinds = set()
     for transcript in transcripts:
         if calls and transcript.calls:
             kinds.add("call")

@@ -28,7 +28,7 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str] = ()) -> N
             (new / name).touch()
 
 
-def check_out(out_path: str, suffix: str = "") -> None:
+def check_out(out_path: str, suffix: str) -> None:
     """Check that ``--out`` can be written: a folder, or a file whose name ends in `suffix`."""
     path = Path(out_path)
     if not suffix:

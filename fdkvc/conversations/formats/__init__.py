@@ -186,7 +186,7 @@ def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:
     return tuple(sessions)
 
 
-def is_agents_log(content: bytes, name: str = "") -> bool:
+def is_agents_log(content: bytes, name: str) -> bool:
     """Whether a file is a log of a coding agent; a ValueError as of `read_dialogs`."""
     log = _log_format(_text_of(content, name)[0])
     return log is not None and log.sessions is not None

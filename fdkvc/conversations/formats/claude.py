@@ -37,7 +37,7 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
 
 def _attached(message: JsonObject, place: str, unread: Unread) -> Iterator[Fields]:
     """Yield the texts of a message's attachments, and a part for each file without one."""
-    names = set[str]()
+    names = set()
     for attachment, location in listed_objects(message, "attachments", "attachment", place):
         unread.fields(attachment, {"extracted_content", "file_name", "file_type"})
         names.add(str(attachment.get("file_name")))

@@ -109,8 +109,8 @@ class _Reader(Reader):
 
     def _roll_back(self, turns: int) -> None:
         """Take the user's last turns, and what followed each, from the context."""
-        leaving = set[int]()
-        passed = set[int]()
+        leaving = set()
+        passed = set()
         for index in reversed(self.thread.context):
             message = self.thread.messages[index][0]
             passed.add(index)

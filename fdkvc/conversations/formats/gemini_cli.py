@@ -75,7 +75,7 @@ class _Reader(Reader):
 
     def _replace(self, rows: Sequence[JsonObject], place: str) -> None:
         """Read what the model has in context from now on; without a summary, it only went back."""
-        stays = set[int]()
+        stays = set()
         new = list[tuple[str, Fields]]()
         for row in rows:
             key = str(row.get("id"))

@@ -64,7 +64,7 @@ class _Reader(Reader):
     def read(self, line: JsonObject, place: str) -> None:
         info = of_kind(line.get("info"), dict)
         parts = objects_of(line.get("parts"))
-        due = set[str]()
+        due = set()
         while self.clearings and self.clearings[0][0] <= line["timestamp"]:
             due.add(heappop(self.clearings)[1])
         if due:  # the whole context is searched for them

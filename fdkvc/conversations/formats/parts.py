@@ -153,7 +153,7 @@ def _turns_of(typed: Iterable[Fields], role: Any, unread: Unread) -> list[Fields
     turns = []
     turn: Fields | None = None  # the last one, if words and calls may still join it
     returned: list[Fields] = []  # the results that stand in its calls
-    copies = set[str]()  # of the calls so far: a message may have them in two fields
+    copies = set()  # of the calls so far: a message may have them in two fields
     for part in typed:
         kind = str(part.get("type"))
         if returned and _kind(kind) != "call":
@@ -303,7 +303,7 @@ def _calls_in(part: JsonObject, kind: str, unread: Unread) -> Iterator[tuple[Fie
     yield {"function": function}, results if field else []
 
 
-def _function(call: JsonObject, key: str, returned: str = "") -> Fields:
+def _function(call: JsonObject, key: str, returned: str) -> Fields:
     """Return a call with ``id``, ``name`` and ``arguments``, by whatever fields these have."""
     name = field_with(call, METHODS, str) or "name"
     argument_field = next(filter(call.get, GIVEN), "")

@@ -75,7 +75,7 @@ class _Reader(Reader):
 
     def _go_back(self, parent: str) -> None:
         """Take what does not lead to an entry from the context."""
-        stays = set[str]()
+        stays = set()
         while parent in self.messages and parent not in stays:
             stays.add(parent)
             parent = self.parents[parent]

@@ -88,7 +88,7 @@ def _fillings(session: Session) -> Iterator[Counter[str]]:
     for number, (first, end) in enumerate(zip(session.bounds, session.bounds[1:], strict=False)):
         context = session.contexts[number]
         filling = Counter[str]()
-        new = set[int]()
+        new = set()
         for index in context:
             if index < first:
                 filling[_source(session, index)] += session.messages[index].tokens

@@ -166,9 +166,7 @@ def read_compaction(
     return CompactionCard.of(read_on(result, report))
 
 
-def show_session(
-    page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None = None
-) -> None:
+def show_session(page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None) -> None:
     """Show a coding agent's session: its cards, its bar and its transcript.
 
     A model may `read_on` after a compaction, on request.
