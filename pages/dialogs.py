@@ -5,7 +5,7 @@ import streamlit as st
 from fdkvc.core.limits import MAX_LANES
 from fdkvc.ui import sidebar
 from fdkvc.ui.follow import open_on
-from fdkvc.ui.frame import page
+from fdkvc.ui.frame import hide, page
 from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.variants import choose_policies
 from fdkvc.verdict.page import choices, transcript
@@ -13,6 +13,7 @@ from fdkvc.verdict.page.headline import show_headline
 from fdkvc.verdict.page.verdict import show_verdict
 
 PAGE = "dialogs"
+ROW = "transcript-row"
 
 with page(
     PAGE,
@@ -24,8 +25,7 @@ with page(
     with shown.beside_title:
         choices.offer_own_file(PAGE)
     card = st.container()
-    place = st.empty()
-    controls = place.container(horizontal=True, vertical_alignment="bottom", key="transcript-row")
+    controls = st.container(horizontal=True, vertical_alignment="bottom", key=ROW)
     with st.sidebar:
         chosen = choices.choose_dialog(shown, controls)
         policies = choose_policies(PAGE, choices.POLICIES, MAX_LANES)
@@ -34,7 +34,7 @@ with page(
     with card:
         setting_known = show_verdict(PAGE, chosen.file)
     if not setting_known:
-        place.empty()
+        hide(ROW)
         st.stop()
     try:
         lanes = load_lanes(chosen.head, policies, chosen.budget, metrics)

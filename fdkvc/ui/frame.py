@@ -136,6 +136,14 @@ def page(
         fields.write_link(name, fields_of(name, {}))
 
 
+def hide(container: str) -> None:
+    """Hide the container with this key in this run.
+
+    Where it is emptied instead, the browser may draw it empty and close a list that is open in it.
+    """
+    st.html(f"<style>.st-key-{container} {{ display: none }}</style>")
+
+
 def page_theme() -> Theme:
     """Return the colours for the background that the reader has chosen."""
     return DARK if st.context.theme.type == "dark" else LIGHT

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
@@ -119,6 +121,27 @@ def shown_turn(app: AppTest) -> int:
 
 
 # ------------------------------------------------------------------------------- what it shows
+
+
+def test_what_holds_lists_is_not_emptied_in_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The browser may draw it in between, and close a list that is open in it."""
+    emptied: list[str] = []
+    blocks = set[str]()
+    enqueue = ForwardMsgQueue.enqueue
+
+    def record(queue: ForwardMsgQueue, message: ForwardMsg) -> None:
+        place = str(message.metadata.delta_path)
+        if message.delta.HasField("add_block"):
+            blocks.add(place)
+        elif message.delta.new_element.HasField("empty"):
+            emptied.append(place)
+        enqueue(queue, message)
+
+    monkeypatch.setattr(ForwardMsgQueue, "enqueue", record)
+    app = open_dialogs(policies="fifo,fd-kvc")
+    settled(app.run())
+    assert blocks
+    assert not blocks & {*emptied}
 
 
 def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
