@@ -17,7 +17,7 @@ It is about as far from 8 as from 64, so that a busy core may make either input 
 long as it should.
 """
 
-FEWEST, MOST = 3, 9
+FEWEST, MOST = 2, 9
 """Rounds; after the fewest, the first by which the ratio is less than `LINEAR` is the last."""
 
 

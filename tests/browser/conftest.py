@@ -34,7 +34,10 @@ WIDE: ViewportSize = {"width": 1440, "height": 1000}
 
 FAILED = pytest.StashKey[bool]()
 
-expect.set_options(timeout=20_000)  # a busy machine is slow, and no less right
+PATIENCE = 40_000
+"""Milliseconds for whatever is waited for: a busy machine is slow, and no less right."""
+
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -80,8 +83,14 @@ def app(chromium: Browser, app_log: Path) -> Iterator[str]:
 def window(chromium: Browser, app: str) -> Iterator[BrowserContext]:
     """The window of all tests, whose relative addresses are the app's, with the tab of all."""
     window = chromium.new_context(base_url=app, viewport=WIDE, reduced_motion="reduce")
-    window.set_default_timeout(20_000)
-    window.new_page()
+    # The browser reads all scripts at first, and the app imports what a page needs. On a busy
+    # machine nothing takes longer, and no test should wait for it.
+    window.set_default_timeout(6 * PATIENCE)
+    tab = window.new_page()
+    tab.goto("/dialogs?file=own")
+    tab.get_by_role("heading", level=1).wait_for()
+    _as_new(window)
+    window.set_default_timeout(PATIENCE)
     yield window
     window.close()
 

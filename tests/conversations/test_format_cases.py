@@ -229,6 +229,7 @@ def read_or_skipped(content: bytes, name: str) -> Sequence[object]:
         return [str(error)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_a_file_that_lacks_parts_is_read_or_refused(path: Path) -> None:
     random = Random(path.name)

@@ -161,7 +161,9 @@ class InventedSession:
             self.drawn.choice(actions)()
 
 
-@pytest.mark.parametrize("start", range(0, 200, 20))
+@pytest.mark.parametrize(
+    "start", [0, *(pytest.param(start, marks=pytest.mark.long) for start in range(20, 200, 20))]
+)
 def test_every_figure_is_what_the_session_was_made_to_lose(start: int) -> None:
     sums: dict[str, int] = defaultdict(int)
     for seed in range(start, start + 20):

@@ -20,7 +20,7 @@ from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.parameters import parameters_of
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
-from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
 from tests import reference
@@ -241,7 +241,13 @@ def drawn_with_words() -> list[DialogBatch]:
     return drawn
 
 
-@pytest.mark.parametrize("key", ORACLE_POLICIES)
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key, marks=() if key in PAPER_POLICIES else pytest.mark.long)
+        for key in ORACLE_POLICIES
+    ],
+)
 def test_agreement_in_the_papers_world(key: str) -> None:
     tally = Tally()
     for scenario in SCENARIOS.values():

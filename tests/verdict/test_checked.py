@@ -163,22 +163,31 @@ def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.Mo
     monkeypatch.setattr(checked, "SIZING_VALUES", 1)
     read = read_card(card, MODEL, DIALOGS, workers=1)
     ladder = sorted({*sizes_of(card.tokens), 100, 80, 99})
-    full, found = 0.0, {name: size for name, size in read.sizes.items() if size is not None}
+    found = {name: size for name, size in read.sizes.items() if size is not None}
     assert found
-    for name, size in found.items():
-        below = ladder[ladder.index(size) - 1]
-        losses = dict[int, float]()
-        for budget in (size, below):
-            settings = Sized((read_policy(name),), (budget,), sizes=(budget,))
-            table = run_answers(settings, MODEL, DIALOGS, workers=1)
-            whole = table[(table.policy == "full") & (table.metric == "values_right")]
-            full = (whole.value * whole["count"]).sum()
-            right = table[(table.policy == name) & (table.metric == "values_right_of_full")]
-            losses[budget] = round((right["count"] * (1 - right.value)).sum())
-        assert losses[size] <= max(1, 0.05 * full)
-        assert losses[below] > max(1, 0.05 * full), "of two neighbours the larger is the smallest"
+    below = {name: ladder[ladder.index(size) - 1] for name, size in found.items()}
+    (full, losses), (_, losses_below) = map(read_at, (found, below))
+    for name in found:
+        assert losses[name] <= max(1, 0.05 * full)
+        assert losses_below[name] > max(1, 0.05 * full), (
+            "of two neighbours the larger is the smallest"
+        )
         reading = read.scores[name]
-        assert reading.values - reading.right == losses[size]
+        assert reading.values - reading.right == losses[name]
+
+
+def read_at(sizes: dict[str, int]) -> tuple[float, dict[str, int]]:
+    """Return the values right with the full cache, and those lost by each policy at its size."""
+    policies = tuple(map(read_policy, sizes))
+    settings = Sized(policies, tuple({*sizes.values()}), sizes=tuple(sizes.values()))
+    table = run_answers(settings, MODEL, DIALOGS, workers=1)
+    whole = table[(table.policy == "full") & (table.metric == "values_right")]
+    of_full = table[table.metric == "values_right_of_full"]
+    losses = {}
+    for name in sizes:
+        right = of_full[of_full.policy == name]
+        losses[name] = round((right["count"] * (1 - right.value)).sum())
+    return (whole.value * whole["count"]).sum(), losses
 
 
 @pytest.mark.parametrize(
