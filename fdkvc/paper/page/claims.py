@@ -11,6 +11,7 @@ from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
+from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 
 EVERY = "all"
@@ -26,11 +27,23 @@ FAILING_FIRST = ("does not hold", "open", "direction only", "holds", None)
 """The order of verdicts."""
 
 
+@cached
+def finding_of(study: Study) -> tuple[str, dict[str, str]]:
+    """Return what a run finds: a headline, and more by subject."""
+    return finding(study)
+
+
+@cached
+def results_of(study: Study) -> list[ClaimResult]:
+    """Return the verdict of a run on each claim."""
+    return claim_results(study)
+
+
 def show_answer(study: Study) -> None:
     """Say in a sentence what the run finds."""
     if not matches_paper(study.results.benchmark):
         return
-    head, _ = finding(study)
+    head, _ = finding_of(study)
     if head:
         st.markdown(plain(head))
     else:
@@ -56,7 +69,7 @@ def choose_verdict(
 @st.fragment
 def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
-    results = claim_results(study)
+    results = results_of(study)
     st.session_state.setdefault(f"{page}/Claims/shown", FAILING_FIRST[0])
     verdict = choose_verdict(page, "Claims", counted(results), MARKS)
     st.caption("Click a claim for the reason, and for how sure the measurement is.")

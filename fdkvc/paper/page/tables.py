@@ -8,7 +8,7 @@ import streamlit as st
 
 from fdkvc.charts.theme import TINTS, hue_of
 from fdkvc.core.words import signed
-from fdkvc.paper.page.claims import EVERY, choose_verdict
+from fdkvc.paper.page.claims import EVERY, choose_verdict, finding_of
 from fdkvc.paper.replication.cells import (
     MeasuredTable,
     marked_words,
@@ -18,7 +18,6 @@ from fdkvc.paper.replication.cells import (
     verdicts_of,
 )
 from fdkvc.paper.replication.facts import Fact
-from fdkvc.paper.replication.finding import finding
 from fdkvc.paper.replication.rules import DIFFERS, LEGEND, POWER, RULES, SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.runs.grid import html_table
@@ -43,9 +42,10 @@ STYLE = Path(__file__).with_name("tables.css").read_text("utf-8") + "".join(
 
 def show_tables(page: str, study: Study) -> None:
     """Show how much is reproduced, and every table of the paper."""
-    _, details = finding(study)
-    details.pop("Claims", None)  # which have their own section
-    lines = starmap(Markdown("- **{}:** {}").format, details.items())
+    _, details = finding_of(study)
+    # Claims have a section of their own.
+    shown_details = [item for item in details.items() if item[0] != "Claims"]
+    lines = starmap(Markdown("- **{}:** {}").format, shown_details)
     st.markdown(Markdown("\n").join(lines))
     _show_all(page, measured_tables(study))
     if any(policy.key == "random" for policy in study.results.benchmark.policies):
