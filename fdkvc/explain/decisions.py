@@ -327,7 +327,7 @@ def explain(
     ('evicted', 'budget', 57, 7.0, 8.0, -1.0)
     >>> for words in sentences(why):
     ...     print(words)
-    Token 7 was evicted in turn 1 by the budget.
+    Token 7 was evicted in turn 1 because the cache was full.
     Its score of 7 ranked 57th of 64, and 56 were kept.
     The last kept entry scored 8, 1 more.
     """
@@ -437,9 +437,9 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
     if why.status == Status.new_evicted:
-        yield f"token {why.token} was evicted by the budget in the turn it arrived"
+        yield f"token {why.token} was evicted in the turn it arrived because the cache was full"
     else:
-        yield f"token {why.token} was evicted in turn {why.view.turn} by the budget"
+        yield f"token {why.token} was evicted in turn {why.view.turn} because the cache was full"
     if why.cutoff is None:
         stayed = int(why.view.kept.sum())
         protected = "a protected entry" if stayed == 1 else "protected entries"

@@ -9,6 +9,7 @@ import pandas as pd
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.words import listed, percent
 from fdkvc.policies import read_policy
+from fdkvc.policies.ways import MESSAGES
 
 _FOLDER = Path(__file__).parent / "shipped"
 SHIPPED = _FOLDER / "judged.csv"
@@ -126,7 +127,7 @@ def right_rows() -> pd.DataFrame:
 def judged_sentence() -> str:
     """Say in plain words what to keep, and how many values stay right with it and without."""
     shares = right_rows().set_index("policy")["mean"]
-    named_shares = shares[[NEWEST, "messages(fifo)", "fd-kvc", UNREINFORCED]]
+    named_shares = shares[[NEWEST, MESSAGES, "fd-kvc", UNREINFORCED]]
     newest, dropped, published, plain = map(percent, named_shares)
     longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
     longer_shares = longer.set_index("policy")["mean"]

@@ -19,9 +19,9 @@ FILE, POLICY, BUDGET = "evening", "fd-kvc", 48
 
 DOORS: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
     ("Watch a policy", "step", "step_over", "turn by turn", {}),
-    ("Judge my conversations", "dialogs", "forum", "policy and size", {}),
+    ("Judge my conversations", "dialogs", "forum", "which setting for them", {}),
     ("What did my agent forget?", "dialogs", "history", "an example log", {"file": "agent"}),
-    ("Check the paper", "benchmark", "leaderboard", "measured again", {}),
+    ("Check the paper", "benchmark", "leaderboard", "are its numbers right?", {}),
 )
 """What a person may want to do: its page and icon, what one gets there, and the page's link."""
 
@@ -57,8 +57,8 @@ def show(page: Page) -> None:
     with st.container(key="headline"):
         st.header("Why was a word forgotten? Click one", anchor=False)
         st.markdown(plain(headline(DEMANDS["call"], head.recording, lane, lost)))
-    show_transcript(PAGE, head.recording, [lane], lane, lambda: None)
     st.caption(
-        "Here a policy sees vectors made from the letters of words, not from their meaning, so its "
-        "scores reflect age and chance. The page Dialogs can use those of a language model."
+        "In this example scores come from the letters of words, not from their meaning, so they "
+        "reflect age and chance. The page Dialogs can use a language model's."
     )
+    show_transcript(PAGE, head.recording, [lane], lane, lambda: None)

@@ -20,6 +20,7 @@ JOINER = "\u2060"
 # names between colons into pictures and dashes into arrows: only a character between prevents that.
 _JOINED = re.compile(r"(?<=:)(?=\S)|(?<=www)(?=\.)|(?=@)|(?<=[-<>=~])(?=[-<>=~])", re.IGNORECASE)
 _ESCAPED = re.compile(r"([\\`*_{}\[\]<>~$#|&])")
+_CODE = re.compile(r"(`[^`]+`)")
 _BEGINS = re.compile(r"^( ?\d*)([-+=.)])(?= |$)")  # a list item, or the underline of a heading
 
 
@@ -66,6 +67,8 @@ def plain(words: str) -> Markdown:
     'about \\~50% of w\\_c: !\\[x\\](y)'
     >>> plain(plain("w_c"))
     'w\\_c'
+    >>> plain("run `pip install --no-deps x_y`")
+    'run `pip install --no-deps x_y`'
     >>> plain("http://a.b").encode("ascii", "backslashreplace")
     b'http:\\u2060//a.b'
     """
@@ -75,5 +78,6 @@ def plain(words: str) -> Markdown:
 @lru_cache(maxsize=4096)
 def _as_text(words: str) -> Markdown:
     line = re.sub(r"(?<=\d) %", "\u00a0%", re.sub(r"\s+", " ", words))  # on one line
-    line = _JOINED.sub(JOINER, line)
-    return Markdown(_BEGINS.sub(r"\1\\\2", _ESCAPED.sub(r"\\\1", line)))
+    parts = _CODE.split(line)  # code stays as it is, so that it can be copied
+    parts[::2] = [_ESCAPED.sub(r"\\\1", _JOINED.sub(JOINER, part)) for part in parts[::2]]
+    return Markdown(_BEGINS.sub(r"\1\\\2", "".join(parts)))

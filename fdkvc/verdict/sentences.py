@@ -71,7 +71,8 @@ def today_sentence(loss: TodayLoss) -> str:
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
     dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
     among = f", in {dialogs}" if counted.dialogs > 1 else ""
-    return f"Today you lose {values}{among}."
+    remedy = f"A limit of {loss.longest:,}, the longest conversation, would lose nothing"
+    return f"Today you lose {values}{among}. {remedy}."
 
 
 # ------------------------------------------------------------------------------- what to set
@@ -82,16 +83,16 @@ def setting_sentence(card: Card) -> str:
     if not card.clusters and card.read is None:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
-            "which size is enough: keep today's limit until one has read them."
+            "which size is enough: keep today's limit until a model has read them."
         )
     best = card.best
     if best is None or best.size is None or not card.pays:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
-    loses_none = card.today is not None and not card.today.count.lost
-    if loses_none and best.values is not None and best.values.lost:
-        kept_values = best.values.values - best.values.lost
-        lead = f"To store less, s{lead[1:]}, which keeps {kept_values:,} of {best.values.values:,}"
+    if card.today is not None and card.today.recall[0] >= card.target:
+        lead = f"Today's limit keeps what you ask for. To store less, s{lead[1:]}"
+        if best.values is not None and best.values.lost > card.today.count.lost:
+            lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
         stored, full = (
             written_bytes(slots * card.shape.entry_bytes) for slots in (best.slots, card.tokens)
@@ -106,6 +107,11 @@ def others_sentence(card: Card) -> str:
     parts = list[str]()
     if best is None or not card.pays:
         return ""
+    if not best.in_engines:
+        parts.append(
+            "This takes this project's cache in transformers: no way that engines have was found "
+            "to be enough"
+        )
     if best.uncleared:
         share = percent(best.uncleared)
         parts.append(f"In {share} of them clearing is not enough: drop the oldest messages, too")
@@ -251,7 +257,10 @@ def promise_sentence(card: Card) -> str:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     asked = percent(card.target)
-    return f"Kept in conversations that did not choose it: {promise} of values; asked: {asked}."
+    return (
+        f"Conversations that did not choose it keep {promise} of their values on average; you "
+        f"asked for {asked}."
+    )
 
 
 def _sentence(parts: Iterable[str]) -> str:
@@ -298,7 +307,7 @@ def short_grid(card: Card) -> Grid:
         rows[0][0] += " ←"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
-    heads = ["way", "tokens", "read again", "values kept", "how sure", "drawback"]
+    heads = ["way", "tokens", "read again", "kept on average (in all)", "how sure", "drawback"]
     if not any(row[-1] for row in rows):
         heads = heads[:-1]
         rows = [row[:-1] for row in rows]
@@ -315,7 +324,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
         way_words(candidate.policy),
         _size_cell(card, candidate.size or 0),
         reread,
-        "" if candidate.values is None else _values_cell(candidate.values),
+        "" if candidate.values is None else _values_cell(candidate.recall, candidate.values),
         _how_sure(candidate),
         ", ".join(drawbacks(candidate)),
     ]
@@ -323,7 +332,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
 
 def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
-    values = _values_cell(loss.count)
+    values = _values_cell(loss.recall[0], loss.count)
     size = _size_cell(card, loss.today.tokens)
     return [f"today: {name}", size, "", values, BY_WORDS if values else "", ""]
 
@@ -332,8 +341,11 @@ def _size_cell(card: Card, size: int) -> str:
     return f"{size:,} ({percent(min(size / card.tokens, 1.0))})"
 
 
-def _values_cell(counted: ValueCount) -> str:
-    return f"{counted.values - counted.lost:,} of {counted.values:,}" if counted.values else ""
+def _values_cell(recall: float, counted: ValueCount) -> str:
+    """Return the share kept in the average conversation, and the values kept in all."""
+    if not counted.values:
+        return ""
+    return f"{_floor(recall)} ({counted.values - counted.lost:,} of {counted.values:,})"
 
 
 def _how_sure(candidate: Way) -> str:
@@ -364,7 +376,9 @@ def table_note(card: Card) -> str:
         for candidate in card.ways
         if candidate.size is None
     ]
-    return f"Not at any size: {', '.join(cells)}." if cells else ""
+    tried = percent(1 - PAYS)
+    lead = f"Less than {percent(card.target)} in up to {tried} of a conversation"
+    return f"{lead}: {', '.join(cells)}." if cells else ""
 
 
 def _floor(share: float) -> str:
@@ -380,7 +394,9 @@ def card_grid(card: Card) -> Grid:
         if candidate == card.best and card.pays:
             name += " ←"
         if candidate.size is None:
-            size = f"not at any size (at best {_floor(candidate.recall)})"
+            size = (
+                f"over {percent(1 - PAYS)} of a conversation ({_floor(candidate.recall)} in less)"
+            )
         read = "" if candidate.reading is None else candidate.reading.cell
         rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
     return Grid(["way", "tokens", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows)

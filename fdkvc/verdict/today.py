@@ -129,6 +129,8 @@ class TodayLoss:
     longer: int
     """How many conversations have more tokens than the limit."""
     dialogs: int
+    longest: int
+    """The tokens of the longest conversation: a limit that loses nothing."""
     worst: pd.DataFrame
     """The worst losses, as `worst_losses` has them."""
 
@@ -158,7 +160,7 @@ def lose_today(
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     worst = worst_losses(forgotten(arguments))
     count = ValueCount.of(arguments)
-    return TodayLoss(today, count, tuple(recall), longer, len(turn_ends), worst)
+    return TodayLoss(today, count, tuple(recall), longer, len(turn_ends), longest, worst)
 
 
 def stopped_arguments(

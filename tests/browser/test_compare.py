@@ -117,7 +117,9 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -
         expect(entry(page, number, 70)).to_have_attribute("aria-selected", "true")
     expect_linked(page, entry=70)
     page.keyboard.press("ArrowRight")
-    expect(why(page, "FIFO")).to_contain_text(re.compile("evicted in this turn.*by the budget"))
+    expect(why(page, "FIFO")).to_contain_text(
+        re.compile("evicted in this turn.*because the cache was full")
+    )
     page.keyboard.press("ArrowRight")
     expect(why(page, "FIFO")).to_contain_text("evicted in turn 3rank 58 of 88")
     page.keyboard.press("Escape")

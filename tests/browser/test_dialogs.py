@@ -128,7 +128,7 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     expect(why.locator("header")).to_contain_text("token 1")
-    expect(why).to_contain_text(re.compile(r"evicted in turn \d+ by the budget"))
+    expect(why).to_contain_text(re.compile(r"evicted in turn \d+ because the cache"))
     expect_linked(page, entry=1)
 
     page.set_viewport_size(PHONE)

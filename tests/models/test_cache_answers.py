@@ -43,7 +43,7 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
         "“Rosalind” in the true answer: predicted with the full cache and FIFO; "
         "lost with H2O and FD-KVC"
     )
-    assert headline([full, kept]).startswith("Every cache predicts the words")
+    assert headline([full, kept]).startswith("No cache loses a word of")
     assert headline([answer("Full cache", ("a", False)), lost]).startswith("The full cache ")
     call = (grade_call("Find ; city = Rome", "Find ; city = Rome"),)
     wrong = (grade_call("Find ; city = Bonn", "Find ; city = Rome"),)

@@ -18,6 +18,7 @@ from fdkvc.models.judged import (
     right_rows,
 )
 from fdkvc.models.report.judged import planned_grid
+from fdkvc.policies.ways import MESSAGES
 from tests.app_pages import html, open_page
 
 
@@ -46,14 +47,14 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     words = judged_sentence()
     for sample, decides, name in (
         ("SGD", "head", "sink"),
-        ("SGD", "model", "messages(fifo)"),
+        ("SGD", "model", MESSAGES),
         ("SGD", "head", "fd-kvc"),
         ("SGD", "head", UNREINFORCED),
         (LONGER, "model", "sink"),
         (LONGER, "model", COMPARED),
     ):
         assert f"{100 * shares[sample, decides, name]:.0f} %" in words
-    assert shares["SGD", "model", "messages(fifo)"] < shares["SGD", "head", "sink"]
+    assert shares["SGD", "model", MESSAGES] < shares["SGD", "head", "sink"]
     assert shares[LONGER, "model", COMPARED] > shares[LONGER, "model", "sink"]
 
 

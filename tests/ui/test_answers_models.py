@@ -181,7 +181,7 @@ def test_a_link_to_two_of_the_recorded_policies_shows_them(monkeypatch: pytest.M
     assert not app.exception
     assert list(lanes(app)) == ["Full cache", "FIFO", "H2O"]
     assert app.selectbox(key="answers/look").options == ["FIFO", "H2O"]
-    assert "is back" in words_of(app)
+    assert "again" in words_of(app)
 
 
 def test_a_starter_begins_a_chat() -> None:

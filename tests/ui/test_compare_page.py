@@ -120,7 +120,7 @@ def test_an_entry_is_followed_through_all_lanes() -> None:
     app = open_page("compare", scenario="shift", policies="fifo,h2o", turn=4, entry=70)
 
     told_of = fates(app)
-    gone = "Token 70 was evicted in turn 3 by the budget."
+    gone = "Token 70 was evicted in turn 3 because the cache was full."
     assert told_of["FIFO"].startswith(gone)
     assert told_of["H2O"].startswith("Token 70")
 

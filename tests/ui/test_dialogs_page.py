@@ -172,7 +172,7 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     assert why.eviction is not None
     first, *_ = view["sentences"]
     assert first.startswith("Token 30")
-    assert f"was evicted in turn {why.eviction[0]} by the budget." in first
+    assert f"was evicted in turn {why.eviction[0]} because the cache was full." in first
 
 
 @pytest.mark.parametrize("key", ["surprisal", "learned", "h2o", "fifo"])

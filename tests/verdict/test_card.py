@@ -45,6 +45,7 @@ from fdkvc.verdict.sentences import (
     table_note,
 )
 from fdkvc.verdict.settings import SETTINGS, settings_of
+from fdkvc.verdict.today import Today, TodayLoss, ValueCount
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)
@@ -114,18 +115,36 @@ def test_a_way_is_a_policy_at_its_smallest_size_that_holds_enough() -> None:
 
 
 def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
-    lead, basis = card_sentences(card_of())
+    lead, others, basis = card_sentences(card_of())
+    assert "takes this project's cache in transformers" in others
     assert lead.startswith("Set 100 tokens of SmolLM2 (10 % of a conversation): evict entries")
     assert "kB" not in lead, "SmolLM2's tokens tell no bytes of another model"
     assert f"How sure: {BY_WORDS}. No model has read them" in basis
     assert "tuned on the Schema-Guided" in basis
-    assert "asked: 95 %" in basis
+    assert "you asked for 95 %" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
     few = card_of(clusters=3)
     assert certainty(few) == GUESS
     assert "8 conversations of 3 kinds" in card_sentences(few)[-1]
     counted = replace(card_of(), unit="tokenizer.json", own_tokens=True)
     assert "205 kB instead of 2.0 MB in 4x2x64x16" in card_sentences(counted)[0]
+
+
+def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> None:
+    card = card_of()
+    assert card.best is not None
+    assert card.best.values == ValueCount(8, 40, 8, 8)
+    for recall, lost, words in (
+        (0.96, 5, "Today's limit keeps what you ask for. To store less, set 100 tokens"),
+        (0.96, 5, "which loses 8 of 40 values"),
+        (0.94, 9, "Set 100 tokens"),
+    ):
+        count = ValueCount(lost, 40, 2, 8)
+        loss = TodayLoss(Today("ollama", 900), count, (recall,) * 3, 3, 8, 1200, pd.DataFrame())
+        sentences = card_sentences(replace(card, today=loss))
+        assert f"lose {lost} of 40 values" in sentences[0]
+        assert "A limit of 1,200, the longest conversation, would lose nothing" in sentences[0]
+        assert words in sentences[1]
 
 
 @pytest.mark.parametrize(

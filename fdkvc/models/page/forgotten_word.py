@@ -6,6 +6,7 @@ from html import escape
 import streamlit as st
 
 from fdkvc.conversations.page.files import shipped_file
+from fdkvc.core.words import count, listed
 from fdkvc.models.cache_answers import CacheAnswer, RecordedAnswer, shipped_answer
 from fdkvc.models.report.answer import answers_html
 from fdkvc.ui.markdown import plain
@@ -29,6 +30,17 @@ def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
             held += span.end - span.first
         answers.append(replace(answer, held=held, passages=((restoration.writer, text),)))
     return [replace(answer, predicted=(), probability=None, note="") for answer in answers]
+
+
+def restored_sentence(recorded: RecordedAnswer) -> str:
+    """Return in which answers the question's word is again, once the evicted one is restored."""
+    (answering,) = {recorded.restored[name].word for name in LOSING}
+    outcomes = list[str]()
+    for name in LOSING:
+        found = answering in recorded.restored[name].attempts[0].written.split()
+        outcomes.append(f"{'is' if found else 'is not'} in {recorded.answers[name].title}'s answer")
+    (span,) = recorded.restored[LOSING[0]].attempts[0].spans
+    return f"With {count(span.end - span.first, 'token')} more, “{answering}” {listed(outcomes)}."
 
 
 @st.fragment
@@ -59,12 +71,12 @@ def show_forgotten_word(page: str) -> None:
             on_click=st.session_state.__setitem__,
             args=(key, not restored),
         )
-        st.caption(
-            plain(
-                f"Recorded with {recorded.model.partition('-')[0]}. FIFO keeps the newest tokens, "
-                "H2O half newest and half those with the most attention so far."
-            )
+        model = recorded.model.partition("-")[0]
+        words = (
+            f"Recorded with {model}. FIFO keeps the newest tokens, H2O half newest and half those "
+            "with the most attention so far. Dashed words are not those of the full cache."
         )
+        st.caption(plain(restored_sentence(recorded) if restored else words))
         st.page_link(
             "pages/answers.py",
             label="Restore other words",

@@ -64,7 +64,9 @@ def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: 
             span = attempt.spans[0]
             failed = "differs" if by_full else "failed"
             turns = turns_in_words(*span.evicted_in)
-            result = f"the call is {goal}" if kind == "call" else f"{answers.word} is back"
+            result = f"the call is {goal}" if kind == "call" else f"it has “{answers.word}” again"
+            if kind == "answer" and attempt.written.split() != expected.split():
+                result += ", though other words differ"
             return Markdown(
                 "**The {} {} because *{}* was evicted in {}: with it restored, {}.**"
             ).format(kind, failed, span.text, turns, result)

@@ -132,7 +132,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     text = "the full cache's answer" if by_full else "the true answer"
     fault = _fault(answers) if by_full else ""
     if fault:
-        return f"The reference failed here: the full cache {fault}"
+        return f"Nothing to compare with here: the full cache {fault}"
     if full.calls and full.as_expected:
         return _calls_sentence(answers, titles)
     words = shown_words(answers)
@@ -143,7 +143,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
         value = f"“{full.predicted[word].text}” in {text}"
         return f"{value}: predicted with {predicting}; lost with {listed(lost)}"
     if any(word.right for word in full.predicted):
-        return f"Every cache predicts the words of {text} that the full cache predicts"
+        return f"No cache loses a word of {text} that the full cache predicts"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
 
 

@@ -309,6 +309,9 @@ def _draw(page: str, known: Known) -> None:
             st.markdown(plain(basis), help=help_on(basis))
         _show_reader(page, known)
     if not card.clusters and card.read is None:
+        size = card.ways[0].tried if card.ways else 0
+        words = f"The transcript below shows what leaves a cache of {size:,} tokens"
+        st.caption(plain(f"{words}: an example, and no advice."))
         return
     if card.clusters:  # without calls there are no values to draw
         with panel("verdict-curve"):
@@ -358,8 +361,9 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     means = means[means.policy.isin([*names][:MAX_CURVES])]
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and not math.isnan(loss.recall[0]):
-        size = min(loss.today.tokens, max(replayed.tokens))
-        marks.append(("today", loss.today.policy, size, loss.recall[0]))
+        size = min(loss.today.tokens, loss.longest)
+        label = "today" if loss.longer else "today: all"
+        marks.append((label, loss.today.policy, size, loss.recall[0]))
     if best is not None and best.size is not None and card.pays:
         marks.append(("recommended", best.policy, best.size, best.recall))
     readings = []
@@ -373,7 +377,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     shown = [name for name in names if name in {*means.policy, *read.policy}]
     return budgets_chart(
         means.assign(policy=means.policy.map(way_words)),
-        "Values kept that calls need",
+        "Values kept in the average conversation",
         theme,
         policies={way_words(name): read_policy(name).title for name in shown},
         marks=points.assign(policy=points.policy.map(way_words)),
