@@ -118,7 +118,7 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     sentences = [
         f"{count(total.compactions, 'compaction')} in {count(total.sessions, 'session')}: "
         f"{lost:,} of {count(total.needed, 'value')} that later calls needed had left, "
-        f"{total.returned:,} of them read or said again before use."
+        f"{total.returned:,} of them came back before use."
     ]
     if lost:
         (name, number), *_ = total.lost.most_common()

@@ -39,10 +39,10 @@ def tokens_note(session: Session) -> str:
     return (
         f"Sizes are {session.unit}, without the marks of a chat template; an agent counts tokens "
         "of its own model, with its prompt and tools. Needed: paths, ids, names and numbers in "
-        "later calls, also inside commands, that stood in the text before. Redone: later "
+        "later calls, also inside commands, that stood in the text before. Repeated: later "
         "results with lines of results from before that are not held (tokens of these lines). "
-        "Read again: tokens that a model reads anew, from the first change of its text on. Paid: "
-        "after so many requests the shorter text had cost less, in a prefix cache that stays warm."
+        "Read again: tokens that a model reads anew, from the first change of its text on. Pays "
+        "after: so many requests later the shorter text has cost less, with a warm prefix cache."
     )
 
 
@@ -107,11 +107,11 @@ def returned_sentence(result: Forgot) -> str:
     returned = sum(need.giver >= 0 for need in lost)
     words = f"{count(len(lost), 'value')} had left"
     if not returned:
-        return f"{words}; none was read or said again before use."
+        return f"{words}; none came back before use."
     if returned == len(lost):
-        return f"{words}; all were read or said again before use."
+        return f"{words}; all came back before use."
     unseen = len(lost) - returned
-    return f"{words}: {returned:,} read or said again before use, {unseen:,} used without that."
+    return f"{words}: {returned:,} came back before use, {unseen:,} used without coming back."
 
 
 def redone_sentence(fitted: Fitted) -> str:
@@ -251,11 +251,10 @@ def _way_cells(fitted: Fitted, prices: Prices) -> dict[str, str]:
         "way": fitted.label,
         "tokens": f"{fitted.tokens:,}",
         "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
-        "redone": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
+        "repeated": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
         "read again": f"{fitted.read_again:,}",
-        "paid": paid(fitted, prices),
+        "pays after": paid(fitted, prices),
         **({} if reading is None else {RIGHT_AND_LIKELY: reading.cell}),
-        "policy": fitted.policy,
     }
 
 

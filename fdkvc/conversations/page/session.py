@@ -84,7 +84,7 @@ class CompactionCard:
         losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
         note = tokens_note(result.session)
         returning = {line.message for line in result.returned if not line.stays}
-        ways = ways_grid(result)
+        ways = ways_grid(result) if result.needs else Grid([], [])
         messages = tuple(sorted(returning))
         return cls(
             sentence(result), notes, ways, losses, len(lost), note, messages, lost_kinds(lost)
@@ -204,11 +204,13 @@ def show_session(page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
-    state = "was compacted before the file begins" if session.resumed else "was never compacted"
+    state = "was never compacted, so it forgot nothing"
+    if session.resumed:
+        state = "was compacted before the file begins; since then it forgot nothing"
     st.markdown(
         Markdown(
-            "**This session {}**: nothing of its {} was forgotten since. As if its first half had "
-            "been fitted to a size:"
+            "**This session {}.** It has {}. What would it have forgotten, had its first half been "
+            "cut to fewer?"
         ).format(state, count(tokens, "token"))
     )
     limit = max(tokens // 2 - 1, 1)
@@ -295,7 +297,8 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
     """Draw a card, with a button for each of its losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
     st.caption(Markdown("\n").join(map(Markdown("- {}").format, card.notes)))
-    show_grid(card.ways, "What each way keeps of the same text at the same size")
+    if card.ways.rows:
+        show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
         hidden = card.lost - len(card.losses)
         others = f", and {hidden:,} more" if hidden else ""

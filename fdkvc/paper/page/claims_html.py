@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from fdkvc.core.words import listed
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     ClaimResult,
@@ -67,6 +68,9 @@ def _claim(result: ClaimResult) -> str:
     why = claim.why
     found = found_words(result)
     measured = found if result.measured is None else f"measured: {found}"
+    other_verdicts = {name_of(other.verdict) for other in result.other_matrices.values()}
+    if other_verdicts - {name_of(verdict)}:
+        measured += f"; with the other matrices: {listed(sorted(other_verdicts))}"
     if claim.measure.metric in TIMES:
         why += " There is no verdict on times."
     return (

@@ -1,7 +1,7 @@
 """One run, turn by turn: the views of the step page."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 
 import streamlit as st
@@ -17,13 +17,22 @@ from fdkvc.ui.markdown import Markdown
 from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import NO_GHOST, Ghost
 
+STATES: Mapping[str, str] = {
+    "Learning rate": "How strongly similarity to the query raises the recency of an entry: it "
+    "falls as the ownership loss grows (Eq. 7).",
+    "Ownership loss": "How undecided the scores are: 0 where each entry scores nothing or like the "
+    "best one, at most 0.25 (Eq. 6).",
+}
+"""What numbers mean that FD-KVC computes anew in each turn."""
+
 
 def show(page: str, run: StageRun, write: Callable[[], None], ghost: Ghost) -> None:
     """Show a run on the stage, with figures and steps; `write` writes the address."""
     figures_place = st.container(key="turn-figures").empty()
     stage.show(page, run, ghost=ghost)
     below = st.container()
-    show_glossary((*default_metrics(), *run.optional), [run.policy])
+    states = {line.label: STATES[line.label] for line in run.states if line.label in STATES}
+    show_glossary((*default_metrics(), *run.optional), [run.policy], states)
     steps = algorithm(run)
 
     @st.fragment
