@@ -4,10 +4,10 @@
 
 Made as RULER makes its task of a needle among others (Hsieh et al., 2024): one sentence that is
 repeated, four sentences that each name a number for a thing, and a question for one of them. That
-one is first or last in the text, the other three are at places drawn by a seed. An answer is right
-if it has the number: the truth is known. Each head of the model decides. Cases go to OUT.csv as
-they are read, first and last in turn, which a later run goes on with; after M minutes none is
-begun. Prints a table with intervals of Wilson's.
+one is first or last in the text, the other three are at places drawn by a seed. Policies evict
+after every 128 tokens, in each head by itself, and before the answer. An answer is right if it has
+the number: the truth is known. Cases go to OUT.csv as they are read, first and last in turn, which
+a later run goes on with; after M minutes none is begun. Prints a table with intervals of Wilson's.
 """
 
 import random
@@ -17,14 +17,19 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from benchmarks import options
-from fdkvc.models.numpy.chat import Chat
+from fdkvc.models.numpy.chat import generate_passages
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
+from fdkvc.models.numpy.model_text import Passage
+from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
 
 TOKENS, BUDGET, ANSWER_TOKENS = 2000, 1024, 32
 
-WAYS = ("fifo", "h2o", "sinks(h2o)", "sinks(weighted-recency)")
+PIECE = 128
+"""Tokens that are read before a policy evicts again."""
+
+WAYS = ("fifo", "h2o", "sinks(weighted-recency)")
 
 PLACES = ("first", "last")
 
@@ -62,14 +67,16 @@ def case_text(model: LanguageModel, place: str, seed: int) -> tuple[str, int]:
 
 def answers(model: LanguageModel, text: str) -> dict[str, str]:
     """Return the model's answer with the full cache, and under each way."""
-    caches = {"full": model.full()}
+    caches: dict[str, TextCache] = {"full": model.full()}
     for way in WAYS:
         caches[way] = model.evicting(read_policy(way), BUDGET, "head")
-    chat = Chat(model, caches)
-    chat.add_message(text)
-    for _ in chat.answer(ANSWER_TOKENS):
-        pass
-    return {name: chat.text(name) for name in caches}
+    ids = (*model.tokens.first, *model.tokens.encode_passage(Passage("user", text, 0)).ids)
+    for start in range(0, len(ids), PIECE):
+        read([*caches.values()], ids[start : start + PIECE], last=0)
+        for cache in caches.values():
+            cache.end_turn()
+    written = generate_passages(model.tokens, [*caches.values()], "system", most=ANSWER_TOKENS)
+    return dict(zip(caches, written, strict=True))
 
 
 def table_of(rows: pd.DataFrame) -> Grid:

@@ -49,8 +49,8 @@ def load_lanes(
 
 
 PAIR = (
-    Field("First run", name="one", default="", read=read_name),
-    Field("Second run", name="other", default="", read=read_name),
+    Field("One policy", name="one", default="", read=read_name),
+    Field("Another", name="other", default="", read=read_name),
 )
 """The two lanes that are compared in detail."""
 

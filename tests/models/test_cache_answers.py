@@ -70,7 +70,7 @@ def test_agreement_with_the_full_cache_is_not_called_right() -> None:
     assert "right" not in html + said
 
     looped = [replace(caches[0], note=LOOPED), *caches[1:]]
-    assert headline(looped, by_full=True).endswith("failed here: the full cache repeats itself")
+    assert headline(looped, by_full=True).endswith("to compare with here: the full cache repeats itself")
     silent = [replace(full, calls=()), *caches[1:]]
     assert headline(silent, by_full=True).endswith("makes no call, but FIFO and H2O do")
     assert "no other cache" in headline(caches[:1], by_full=True)
@@ -85,7 +85,7 @@ def test_restore_says_what_the_headline_says() -> None:
     assert "the calls are wrong, but the first is right" in _summary(fifo, restored, right, False)
     fifo = replace(fifo, calls=calls[:1])
     assert "the call is right" in _summary(fifo, restored, right, False)
-    assert "the call is the same as the full" in _summary(fifo, restored, right, True)
+    assert "the call is what the full cache writes after" in _summary(fifo, restored, right, True)
 
 
 def test_words_that_some_cache_loses_are_shown_and_stay_text() -> None:

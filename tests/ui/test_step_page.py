@@ -33,7 +33,7 @@ from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, s
         (
             "compare",
             {"policies": "fifo,h2o", "one": "sink"},
-            "First run is 'sink', but must be one of fifo",
+            "One policy is 'sink', but must be one of fifo",
         ),
         ("compare", {"turn": "soon"}, "Turn is 'soon', but must be a whole number"),
         ("step", {"colour": "red", "size": 3, "shape": ""}, "unknown parameters 'colour' and"),

@@ -47,7 +47,7 @@ def show_restoration(
 def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: bool) -> Markdown:
     title = answer.title
     kind = "call" if answers.writer == "call" else "answer"
-    goal = "the same as the full cache's" if by_full else "right"
+    goal = "what the full cache writes after the same words" if by_full else "right"
     if answers.undone(answers.lost, expected):
         if kind == "answer":
             words = Markdown("With {} the answer lacks no word of the full cache's: {}.")

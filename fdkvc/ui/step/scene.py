@@ -61,7 +61,7 @@ def figures(run: StageRun, turn: int, ghost: Ghost = NO_GHOST) -> str:
             notes.append(f"{ghost.called}: <b>{line.words(value)}</b>")
         panels.append((line.label, line.words(float(values.iloc[turn])), notes))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
-    note = f"of {written_bytes(bytes_.full_cache)}; scores {written_bytes(bytes_.scores)}"
+    note = f"of {written_bytes(bytes_.full_cache)} with all entries"
     panels.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), [note]))
     cells = "".join(
         f"<div><small>{name}</small><b>{value}</b>{''.join(map('<i>{}</i>'.format, notes))}</div>"
