@@ -70,7 +70,7 @@ def test_agreement_with_the_full_cache_is_not_called_right() -> None:
     assert "right" not in html + said
 
     looped = [replace(caches[0], note=LOOPED), *caches[1:]]
-    assert headline(looped, by_full=True).endswith("to compare with here: the full cache repeats itself")
+    assert headline(looped, by_full=True).endswith("here: the full cache repeats itself")
     silent = [replace(full, calls=()), *caches[1:]]
     assert headline(silent, by_full=True).endswith("makes no call, but FIFO and H2O do")
     assert "no other cache" in headline(caches[:1], by_full=True)
