@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.forgot import Forgot, ModelLoss, OnRead
@@ -79,14 +79,15 @@ class _Boundary:
         next_messages = session.contexts[result.number + 1][len(stayed) :]
         self.transcript, passages = self._read([*compaction.context, *next_messages])
         self.before = [row for row in passages if row.passage.turn < end]
-        tokens = sum(len(row.ids) for row in self.before)
+        tokens = _size(self.before)
         room = min(AFTER_TOKENS, context_size - tokens - len(model.tokens.first))
         if room <= 0:
             raise ValueError(long.format(tokens))
-        # Whole messages only.
-        following = [row for row in passages if row.passage.turn >= end]
-        token_ends = accumulate(len(row.ids) for row in following)
-        self.after = [row for row, last in zip(following, token_ends, strict=True) if last <= room]
+        self.after: list[EncodedPassage] = []
+        for row in passages[len(self.before) :]:
+            if _size([*self.after, row]) > room:  # whole messages only
+                break
+            self.after.append(row)
         if not self.after:
             raise ValueError(f"no message of at most {room:,} tokens follows")
         # 2. What stayed, and the size of the other ways: as much in the model's tokens, or if
@@ -113,8 +114,8 @@ class _Boundary:
         # 1. All read the text before. Their budget is the model's context, so nothing is evicted,
         #    and one is read for all.
         read_count = 1 + len(caches)
-        total = sum(len(row.ids) for row in self.before)
-        total += read_count * sum(len(row.ids) for row in self.after)
+        size_after = _size(self.after)
+        total = _size(self.before) + read_count * size_after
         progress = 0
         prefix = self.model.tokens.first
         for passage in self.before:
@@ -153,14 +154,19 @@ class _Boundary:
             measured = reader.measures(row)
             share, values = measured.get("values_right_of_full", (0.0, 0))
             readings[name] = ModelLoss(round(share * values), values, measured["kl"][0])
-        measured_ways = (
-            replace(way_result, reading=readings[way_result.policy])
-            for way_result in self.result.ways
-        )
-        size = sum(len(row.ids) for row in self.after)
-        note = f"Right, KL: {self.model.name} read the next {count(size, 'token')} after each way"
+        measured_ways = []
+        for way_result in self.result.ways:
+            reading = readings[way_result.policy]
+            measured_ways.append(replace(way_result, reading=reading))
+        next_tokens = count(size_after, "token")
+        note = f"Right, KL: {self.model.name} read the next {next_tokens} after each way"
         if values := max(row.values for row in readings.values()):
             right = f"of {count(values, 'value')} of calls that it gets right with all of the text"
             note += f"; {right}, how many stay right"
         note += ", and nats a token from its predictions with all of the text."
         return replace(self.result, ways=tuple(measured_ways), notes=(*self.result.notes, note))
+
+
+def _size(passages: Sequence[EncodedPassage]) -> int:
+    """Return the number of tokens of some passages."""
+    return sum(len(passage.ids) for passage in passages)

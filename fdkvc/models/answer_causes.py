@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from re import findall, finditer, sub
 from typing import TYPE_CHECKING
 
@@ -88,11 +88,16 @@ def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int
     text = tokens.text(ids)
     # 1. Where each token ends in the text, by decoding all up to it. A character may span several
     #    tokens, and is complete with the last; until then, "\ufffd" stands for its bytes.
-    prefixes = [tokens.text(ids[: index + 1]) for index in range(len(ids))]
-    incomplete = [part.endswith("\ufffd") for part in prefixes]
-    token_ends = [len(part.rstrip("\ufffd")) for part in prefixes[:-1]]
+    incomplete = []
+    token_ends = []
+    for end in range(1, len(ids) + 1):
+        prefix = tokens.text(ids[:end])
+        whole_characters = prefix.rstrip("\ufffd")
+        incomplete.append(len(whole_characters) < len(prefix))
+        token_ends.append(len(whole_characters))
+    token_ends[-1:] = [len(text)]
     # Sorted, for the search: a decoder may write a little less once more tokens follow.
-    places = np.minimum(np.maximum.accumulate([*token_ends, len(text)]), len(text))
+    places = np.minimum(np.maximum.accumulate(token_ends), len(text))
     # 2. The tokens in which each word's first and last character end.
     for match in finditer(r"\S+", text):
         low, high = np.searchsorted(places, [match.start() + 1, match.end()]).tolist()
@@ -193,9 +198,8 @@ class GradedCall:
     @property
     def as_expected(self) -> bool:
         """Whether the method and all arguments are the expected ones."""
-        return self.method == self.expected_method and all(
-            argument.as_expected for argument in self.arguments
-        )
+        right_arguments = all(argument.as_expected for argument in self.arguments)
+        return right_arguments and self.method == self.expected_method
 
 
 def grade_call(call: str, expected: str, *, by_full: bool = False) -> GradedCall:
@@ -281,8 +285,11 @@ def _mean_attention(cache: TextCache, word: Word, *, whole_text: bool) -> Floats
     """Return the attention to each token (N,), averaged over a word's tokens, layers and heads."""
     # The attention that determines a token is that of the token before it.
     positions = range(word.first - 1, word.end - 1)
-    attention = [cache.attention(position, whole_text=whole_text) for position in positions]
-    return np.asarray(np.mean([row.mean(axis=(0, 1)) for row in attention], axis=0))
+    rows = []
+    for position in positions:
+        attention = cache.attention(position, whole_text=whole_text)
+        rows.append(attention.mean(axis=(0, 1)))
+    return np.asarray(np.mean(rows, axis=0))
 
 
 # ------------------------------------------------------------------------------- restore
@@ -368,10 +375,13 @@ def restore_spans(
         full_words.append(Word(text, -1, *span))
     policy_words = [text for text, _, _ in words_in(tokens, lost.ids[start:])]
     changed = changed_words([word.text for word in full_words], policy_words)
-    missing = [word for word, differs in zip(full_words, changed, strict=True) if differs]
-    readable = [word for word in missing if is_readable(word.text)]
+    missing = [*compress(full_words, changed)]
     whole_answer = Word("", -1, start, max(full.count, start + 1))
-    chosen = (readable or missing or [whole_answer])[0]
+    chosen = missing[0] if missing else whole_answer
+    for word in missing:
+        if is_readable(word.text):
+            chosen = word
+            break
     end = chosen.end
     if writer == "call":  # also the rest of an argument's value, up to the next word in common
         common = [word.first for word in full_words if word.first >= end and word not in missing]
@@ -406,11 +416,15 @@ def _spans(
     """
     evicted_in = cache.evicted_in
     evicted: Bools = np.any(evicted_in >= 0, axis=(0, 1))  # from some head (N,)
-    # By word.
-    weight = np.array([float(weights[word.tokens].sum()) for word in words])
-    free = np.array([evicted[word.tokens].any() for word in words], np.bool_)  # and in no span
-    passage = np.array([word.passage for word in words])
-    unreadable = np.array([not is_readable(word.text) for word in words], np.bool_)
+    # By word; a word is free if it was evicted and is in no span.
+    weight = np.zeros(len(words))
+    free, unreadable = np.zeros((2, len(words)), np.bool_)
+    passage = np.zeros(len(words), np.intp)
+    for number, word in enumerate(words):
+        weight[number] = weights[word.tokens].sum()
+        free[number] = evicted[word.tokens].any()
+        unreadable[number] = not is_readable(word.text)
+        passage[number] = word.passage
     for index in np.lexsort((-weight, unreadable)).tolist():
         if not free[index]:
             continue

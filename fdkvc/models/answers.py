@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress, islice, pairwise, product
+from itertools import chain, compress, pairwise, product
 from threading import Event, Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack
@@ -202,12 +202,16 @@ def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
     """
     work = list[int]()
     start = 0
-    cases = [*settings.cases]
-    for tokens in (len(passage.ids) for passage in passages):
-        apart = sum(start > budget for _, budget in cases)
-        start += tokens
-        reread_tokens = sum(size for policy, size in cases if policy.reads_again and start > size)
-        work.append(tokens * (1 + apart) + reread_tokens // 2)
+    for passage in passages:
+        end = start + len(passage.ids)
+        caches = 1
+        reread_tokens = 0
+        for policy, size in settings.cases:
+            caches += start > size
+            if policy.reads_again and end > size:
+                reread_tokens += size
+        work.append(caches * len(passage.ids) + reread_tokens // 2)
+        start = end
     return work
 
 
@@ -282,11 +286,13 @@ def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Float
     # One batch of the texts of all caches of all dialogs, which is then split by dialog.
     batch: list[ModelCache] = []
     next_ids: list[Ints] = []
+    ends = []
     for caches, ids in requests:
         batch += caches
         next_ids += [ids] * len(caches)
-    logits = iter(read_each(batch, next_ids))
-    return [np.stack([*islice(logits, len(caches))]) for caches, _ in requests]
+        ends.append(len(batch))
+    logits = read_each(batch, next_ids)
+    return [np.stack(logits[first:end]) for first, end in pairwise([0, *ends])]
 
 
 def _read(
@@ -435,9 +441,10 @@ class AnswerReader:
         """
         # 1. Read the full cache, and those that evicted or have another text.
         full, *following = self.caches
-        whole_caches: list[Any] = [
-            cache for cache in following if cache.whole and cache.ids == full.ids
-        ]
+        whole_caches = list[Any]()
+        for cache in following:
+            if cache.whole and cache.ids == full.ids:
+                whole_caches.append(cache)
         single = [cache not in whole_caches for cache in self.caches]
         full.leads = bool(whole_caches)
         logits = yield [*compress(self.caches, single)], ids

@@ -89,13 +89,13 @@ def policy_in(file: Path) -> type[Policy]:
         raise
     except BaseException as error:  # the file may raise anything, and end the process
         raise ValueError(f"{file.name} cannot be run, {_described(error)}") from None
-    # The classes that the file defines itself: it imports others.
-    classes = [value for value in vars(module).values() if isinstance(value, type)]
-    classes = [value for value in classes if value.__module__ == spec.name]
     wrappers = tuple(WRAPPERS.values())
-    policies = [
-        value for value in classes if issubclass(value, Policy) and not issubclass(value, wrappers)
-    ]
+    # The classes that the file defines itself: it imports others.
+    policies = list[type[Policy]]()
+    for value in vars(module).values():
+        own_class = isinstance(value, type) and value.__module__ == spec.name
+        if own_class and issubclass(value, Policy) and not issubclass(value, wrappers):
+            policies.append(value)
     if len(policies) != 1:
         names = ", ".join(policy.__name__ for policy in policies) or "none"
         raise ValueError(f"{file.name} must define one class derived from Policy, but has {names}")
@@ -113,13 +113,11 @@ def _named_errors(file: Path) -> Iterator[None]:
     except (ValueError, OSError, MemoryError):
         raise
     except Exception as error:
-        frames = extract_tb(error.__traceback__)
-        path = file.resolve()
-        lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path]
-        if not lines:
-            raise
-        message = f"{file.name} fails in line {lines[-1]}, {_described(error)}"
-        raise ValueError(message) from None
+        for frame in reversed(extract_tb(error.__traceback__)):
+            if Path(frame.filename).resolve() == file.resolve():
+                message = f"{file.name} fails in line {frame.lineno}, {_described(error)}"
+                raise ValueError(message) from None
+        raise
 
 
 def _described(error: BaseException) -> str:
@@ -147,9 +145,10 @@ def against(claimed_ways: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
         compared = rows[rows.policy.isin([*claimed_ways, leading_way])]
         tables.append(paired_differences(compared, leading_way))
     table = pd.concat(tables, ignore_index=True)
-    own = [means[pair] for pair in zip(table.policy, table.metric, strict=True)]
-    other = [means[pair] for pair in zip(table.baseline, table.metric, strict=True)]
-    table = table.assign(own=own, other=other).sort_values(
+    for column, names in (("own", table.policy), ("other", table.baseline)):
+        pairs = pd.MultiIndex.from_arrays([names, table.metric])
+        table[column] = means.loc[pairs].to_numpy()
+    table = table.sort_values(
         ["policy", "metric"],
         key=lambda names: names.map([*claimed_ways, *MEASURES].index),
         kind="stable",

@@ -182,15 +182,13 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     if run.long:  # the browser derives its turns from the stays of tokens
         constant = {"budgets": [trace.budget] * len(turns), "pages": [1] * len(turns)}
         return {**course, **constant, "counts": [], "cutoffs": [], "digits": []}
-    views = [turn_view(trace, run.dialogs, 0, turn) for turn in turns]
-    return {
-        **course,
-        "budgets": [view.places for view in views],
-        "pages": [max(view.policy.page_size, 1) for view in views],
-        "counts": np.bincount(run.entries["turn"], minlength=len(turns)).tolist(),
-        "cutoffs": [view.cutoff for view in views],
-        "digits": [view.digits for view in views],
-    }
+    rows = []
+    for turn in turns:
+        view = turn_view(trace, run.dialogs, 0, turn)
+        rows.append((view.places, max(view.policy.page_size, 1), view.cutoff, view.digits))
+    by_turn = zip(("budgets", "pages", "cutoffs", "digits"), zip(*rows, strict=True), strict=True)
+    counts = np.bincount(run.entries["turn"], minlength=len(turns))
+    return {**course, **dict(by_turn), "counts": counts.tolist()}
 
 
 def _lane(run: StageRun) -> Mapping[str, Any]:

@@ -148,7 +148,10 @@ def adopt_link(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> l
     st.session_state[_LOOKED_AT] = page
     wrong = adopt(page, fields, link)
     names = {field.name for field in fields}
-    unknown = [repr(name) for name, value in link.items() if value and name not in names]
+    unknown = []
+    for name, value in link.items():
+        if value and name not in names:
+            unknown.append(repr(name))
     if unknown:
         parameters = "an unknown parameter" if len(unknown) == 1 else "unknown parameters"
         wrong.append(f"This link has an error: it has {parameters} {listed(unknown)}.")

@@ -128,7 +128,7 @@ def drawn_over_lengths(transcripts: Sequence[Transcript], sizes: TurnSizes) -> l
     middle = len(by_length) // 2
     places = sorted(range(len(by_length)), key=lambda place: GOLDEN * (place - middle) % 1)
     spread = [by_length[place] for place in places]
-    return [spread[place] for place in with_calls(spread)] or spread
+    return with_calls(spread) or spread
 
 
 def evicted_part(

@@ -162,14 +162,12 @@ def _full_layers(config: Mapping[str, Any], layers: int) -> int:
         unused = {"use_sliding_window"}
         if config.get("use_sliding_window") is False:
             unused.add("sliding_window")
-        unclear_fields = [
-            key for key in config.keys() - unused if config[key] and _OTHERWISE.search(key)
-        ]
-        if unclear_fields:
-            raise ValueError(
-                f"config.json has {min(unclear_fields)!r} but does not say which layers attend to "
-                f"all tokens: give {IN_NUMBERS}"
-            )
+        for key in sorted(config.keys() - unused):
+            if config[key] and _OTHERWISE.search(key):
+                raise ValueError(
+                    f"config.json has {key!r} but does not say which layers attend to all tokens: "
+                    f"give {IN_NUMBERS}"
+                )
     if full < 1:
         raise ValueError("config.json: no layer attends to all tokens, so there is nothing to save")
     return full

@@ -36,7 +36,7 @@ from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
 from fdkvc.verdict.card import TARGETS, Card, ModelRead, find_card
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import Tables, cases_at, dialog_lengths, find_sizes, least_lengths
+from fdkvc.verdict.search import RECALL, Tables, cases_at, dialog_lengths, find_sizes, least_lengths
 from fdkvc.verdict.sentences import (
     card_record,
     card_sentences,
@@ -414,12 +414,14 @@ def forgotten_text(run: ReplayRun) -> str:
 def summary_text(run: ReplayRun) -> str:
     """Return what was asked for, in few lines: the recall of calls, and the metrics chosen."""
     measured = run.table.dropna(subset="value").groupby("metric", sort=False).dialog.nunique()
-    first = [name for name in ("call_recall", *measured.index) if name in measured][:1]
-    wanted_metrics = [
-        name for name in measured.index if late_metric(name).key in run.settings.metrics
-    ]
+    metrics = [*measured.index[:1]]
+    if RECALL in measured:
+        metrics = [RECALL]
+    for name in measured.index:
+        if late_metric(name).key in run.settings.metrics:
+            metrics.append(name)
     parts = [f"{run.source}; sizes in {run.unit}" if run.unit == WORDS_OF else run.source]
-    for name in dict.fromkeys((*first, *wanted_metrics)):
+    for name in dict.fromkeys(metrics):
         parts.append(_heading(name, int(measured[name])))
         parts.append(replay_grid(run.table, run.baseline, name, width=WIDTH).text())
     parts += missing_value_notes(transcripts_of(run.recordings))

@@ -305,12 +305,12 @@ def mean_recalls(rows: pd.DataFrame) -> dict[int, float]:
     return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
-def with_calls(texts: Sequence[Transcript]) -> list[int]:
-    """Return the places of dialogs with calls: one of each cluster, then a second, and so on."""
+def with_calls(texts: Sequence[Transcript]) -> list[Transcript]:
+    """Return the dialogs with calls: one of each cluster, then a second of each, and so on."""
     cluster_counts = Counter[str]()
     ranked = list[tuple[int, int]]()
     for place, text in enumerate(texts):
         if any(demand.kind == "call" for demand in text.demands):
             ranked.append((cluster_counts[text.services], place))
             cluster_counts[text.services] += 1
-    return [place for _, place in sorted(ranked)]
+    return [texts[place] for _, place in sorted(ranked)]

@@ -94,9 +94,8 @@ def setting_sentence(card: Card) -> str:
         if best.values is not None and best.values.lost > card.today.count.lost:
             lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
-        stored, full = (
-            written_bytes(slots * card.shape.entry_bytes) for slots in (best.slots, card.tokens)
-        )
+        stored = written_bytes(best.slots * card.shape.entry_bytes)
+        full = written_bytes(card.tokens * card.shape.entry_bytes)
         lead += f", {stored} instead of {full} in {card.shape.name}"
     return f"{lead}."
 
@@ -371,11 +370,11 @@ def drawbacks(candidate: Way) -> list[str]:
 
 def table_note(card: Card) -> str:
     """Return which ways never reach the target; "" if all do."""
-    cells = [
-        f"{way_words(candidate.policy)} (at best {_floor(candidate.recall)})"
-        for candidate in card.ways
-        if candidate.size is None
-    ]
+    cells = []
+    for candidate in card.ways:
+        if candidate.size is None:
+            share = _floor(candidate.recall)
+            cells.append(f"{way_words(candidate.policy)} (at best {share})")
     tried = percent(1 - PAYS)
     lead = f"Less than {percent(card.target)} in up to {tried} of a conversation"
     return f"{lead}: {', '.join(cells)}." if cells else ""

@@ -46,7 +46,8 @@ def tokenizer_content(fields: Mapping[str, Any], vocabulary: int) -> dict[str, A
 
     Raises a ValueError that names the problem.
     """
-    model, split = (str(fields.get(f"tokenizer.ggml.{key}")) for key in ("model", "pre"))
+    model = str(fields.get("tokenizer.ggml.model"))
+    split = str(fields.get("tokenizer.ggml.pre"))
     if model != "llama" and (model != "gpt2" or split not in _SPLITS):
         raise ValueError(
             f"its tokenizer is {model[:40]!r} with {split[:40]!r}, but must be 'llama', or 'gpt2' "
@@ -60,9 +61,10 @@ def tokenizer_content(fields: Mapping[str, Any], vocabulary: int) -> dict[str, A
         raise ValueError(
             f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of {vocabulary:,}"
         )
-    type_of = dict(zip(tokens, types, strict=True))
-    is_control = {_CONTROL: True, _USER_DEFINED: False}
-    added = {token: is_control[kind] for token, kind in type_of.items() if kind in is_control}
+    added = dict[str, bool]()
+    for token, kind in zip(tokens, types, strict=True):
+        if kind in (_CONTROL, _USER_DEFINED):
+            added[token] = kind == _CONTROL
     if model == "llama":
         scores = _listed(fields, "scores", float)
         prefixed = fields.get("tokenizer.ggml.add_space_prefix", True) is True

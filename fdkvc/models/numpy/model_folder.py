@@ -77,9 +77,9 @@ def check_model_folder(folder: Path) -> int:
         raise ValueError("there is no such folder or file")
     config = read_json(folder / "config.json")
     require(config, "model_type", str, "config.json")
-    for owner in (config, *(value for value in config.values() if isinstance(value, dict))):
+    for owner in (config, *config.values()):
         for name, allowed in RANGES.items():
-            if owner.get(name) is not None:
+            if isinstance(owner, dict) and owner.get(name) is not None:
                 check_parameter(f"{name} in config.json", allowed, owner[name], int)
     for name in _MORE_FILES:
         if (folder / name).exists():
@@ -247,13 +247,20 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
                 patterns.add(pattern["Regex"])
     # 2. Tokens from which the library builds automata, which take far more memory than the file.
     added = optional(tokenizer, "added_tokens", list, "its content")
-    contents = [token.get("content") for token in added if isinstance(token, dict)]
-    _check_letters(contents, "added tokens", MAX_ADDED_TOKEN_CHARACTERS)
+    letters = 0
+    for token in added:
+        if isinstance(token, dict) and isinstance(token.get("content"), str):
+            letters += len(token["content"])
+    check_most("added tokens have", letters, "characters", MAX_ADDED_TOKEN_CHARACTERS)
     model = optional(tokenizer, "model", dict, "its content")
     vocabulary = model.get("vocab")
     if isinstance(vocabulary, list):
-        tokens = [token[0] for token in vocabulary if isinstance(token, list) and token]
-        _check_letters(tokens, "the vocabulary's tokens", MAX_UNIGRAM_CHARACTERS)
+        letters = 0
+        for token in vocabulary:
+            if isinstance(token, list) and token and isinstance(token[0], str):
+                letters += len(token[0])
+        subject = "the vocabulary's tokens have"
+        check_most(subject, letters, "characters", MAX_UNIGRAM_CHARACTERS)
     if model.get("continuing_subword_prefix") and model.get("merges"):
         raise ValueError("merges with a continuing_subword_prefix are not supported")
     unknown_patterns = patterns.difference(PATTERNS.values())
@@ -303,8 +310,3 @@ def _growth(part: Mapping[str, Any]) -> float:
         return max(1, len(new) / max(len(old), 1))
     # A regular expression may match the empty string between any two characters.
     return 1 + len(new)
-
-
-def _check_letters(texts: list[Any], subject: str, limit: int) -> None:
-    letters = sum(len(text) for text in texts if isinstance(text, str))
-    check_most(f"{subject} have", letters, "characters", limit)

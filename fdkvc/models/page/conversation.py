@@ -80,11 +80,11 @@ class Conversation:
     @property
     def parts(self) -> list[Conversation]:
         """The conversation up to each of its answers: to the dialog, then to each message."""
-        first = 0 if self.transcript is not None else 1
-        return [
-            replace(self, messages=self.messages[:answer], stops=self._stops_up_to(answer))
-            for answer in range(first, len(self.messages) + 1)
-        ]
+        parts = []
+        for answer in range(self.transcript is None, len(self.messages) + 1):
+            stops = self._stops_up_to(answer)
+            parts.append(replace(self, messages=self.messages[:answer], stops=stops))
+        return parts
 
     @property
     def key(self) -> Conversation:
@@ -338,10 +338,10 @@ class Answered:
         """Whether an answer was stopped because it repeated itself."""
         ids = self.chat.caches[name].ids
         closing = self.chat.model.tokens.closing
-        return any(
-            is_looping([token for token in ids[first:last] if token not in closing])
-            for _, first, last in self.chat.passages[name][self.began(name) :]
-        )
+        for _, first, end in self.chat.passages[name][self.began(name) :]:
+            if is_looping([token for token in ids[first:end] if token not in closing]):
+                return True
+        return False
 
     def as_expected(self, name: str) -> bool:
         """Whether a cache made the expected calls."""

@@ -158,11 +158,9 @@ def show_recorded(
     st.header(plain(headline(answers)), anchor=False)
     transcript = conversation.transcript
     assert transcript is not None
-    turns = [
-        (str(index), speaker_of(passage), passage.text)
-        for index, passage in enumerate(model_text(transcript)[: conversation.turn])
-    ]
-    turns.insert(0, ("", SPAN_KINDS["system"], recorded.prompt))
+    turns = [("", SPAN_KINDS["system"], recorded.prompt)]
+    for index, passage in enumerate(model_text(transcript)[: conversation.turn]):
+        turns.append((str(index), speaker_of(passage), passage.text))
     _show_message(st.empty(), turns)
     st.html(answers_html(answers))
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -199,12 +197,11 @@ def _show_answered(message: DeltaGenerator, answered: Answered) -> None:
         earlier.insert(0, ("", SPAN_KINDS["system"], answered.prompt))
     earlier_html = ""
     for name, title in conversation.titles.items():
-        passages_since = answered.past(name)
-        if passages_since:
-            parts = [
-                f"<p><i>{WRITERS[writer]}</i> {escape(text)}</p>" for writer, text in passages_since
-            ]
-            earlier_html += f"<section><b>{escape(title)}</b>{''.join(parts)}</section>"
+        passages_html = ""
+        for writer, text in answered.past(name):
+            passages_html += f"<p><i>{WRITERS[writer]}</i> {escape(text)}</p>"
+        if passages_html:
+            earlier_html += f"<section><b>{escape(title)}</b>{passages_html}</section>"
     _show_message(message, [*earlier, turns[-1]], earlier_html)
 
 

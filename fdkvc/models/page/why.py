@@ -177,11 +177,13 @@ def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.Data
     # At the end of both lists, which `PROMPT`, −1, is the index of.
     turns = [*turns, 0]
     speakers = [*speakers, SPAN_KINDS["system"]]
-    rows = "".join(
-        f'<tr{" class=now" if index == word.passage else ""}><th scope="row"><i>{turns[index]}</i> '
-        f"{speakers[index]}</th><td>{' '.join(words)}</td></tr>"
-        for index, words in cells.items()
-    )
+    rows = ""
+    for index, words in cells.items():
+        look = " class=now" if index == word.passage else ""
+        rows += (
+            f'<tr{look}><th scope="row"><i>{turns[index]}</i> {speakers[index]}</th>'
+            f"<td>{' '.join(words)}</td></tr>"
+        )
     return (
         '<div class="passages-key"><span class="looked"><mark style="--share:.7">tinted</mark> '
         "attention received</span>"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from html import escape
-from itertools import zip_longest
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.core.words import clipped, listed, percent
@@ -66,10 +65,11 @@ def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
     """
     words = text.split()
     compared = max(min(len(words), len(full)) - 1, 0) if writing else len(words)
-    return " ".join(
-        f"<mark>{escape(word)}</mark>" if changed else escape(word)
-        for word, changed in zip_longest(words, changed_words(words[:compared], full))
-    )
+    html = [*map(escape, words)]
+    for place, changed in enumerate(changed_words(words[:compared], full)):
+        if changed:
+            html[place] = f"<mark>{html[place]}</mark>"
+    return " ".join(html)
 
 
 def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> str:
@@ -81,10 +81,11 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
     compared = not full.note.startswith(LOOPED) and full.as_expected
     for answer in answers:
         parts = "".join(map(call_html, answer.calls))
-        chips = [
-            _chip(word.text, "" if word.right else f"instead: {word.instead or '(end)'}")
-            for word in map(answer.predicted.__getitem__, shown_words(answers))
-        ]
+        chips = []
+        for index in shown_words(answers):
+            word = answer.predicted[index]
+            instead = f"instead: {word.instead or '(end)'}"
+            chips.append(_chip(word.text, "" if word.right else instead))
         if chips:
             parts += f'<div class="chips">{" ".join(chips)}</div>'
         if answer.probability is not None:

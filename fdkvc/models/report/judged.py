@@ -112,17 +112,15 @@ def planned_grid(plan: str = PLANNED) -> Grid:
     table = planned_comparisons(plan)
     tested = table[table.metric == "kl"]
     values_right = table[table.metric == "values_right_of_full"]
-    rows = [row for _, row in tested.iterrows()]
+    samples = map("{}, {} in {}".format, tested["sample"], tested.n, tested.services)
     return Grid.of(
         {
             "question": tested.asks.tolist(),
             "ways": [*map(comparison_name, tested.more, tested.less)],
-            "sample: conversations in clusters": [
-                f"{row['sample']}, {row.n} in {row.services}" for row in rows
-            ],
-            "KL, nats": [*map(difference_text, rows)],
-            "the first is": [*map(_verdict, rows)],
-            "values right, points": [difference_text(row) for _, row in values_right.iterrows()],
+            "sample: conversations in clusters": [*samples],
+            "KL, nats": tested.apply(difference_text, axis=1).tolist(),
+            "the first is": tested.apply(_verdict, axis=1).tolist(),
+            "values right, points": values_right.apply(difference_text, axis=1).tolist(),
         }
     )
 

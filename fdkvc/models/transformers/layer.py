@@ -126,7 +126,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
                 return mask
             empty = query.new_zeros(len(query), 1, self.held, dtype=torch.bool)
             heads = 1
-        empty = empty[:, :1] if heads == 1 else empty.repeat_interleave(heads // empty.shape[1], 1)
+        if heads == 1:
+            empty = empty[:, :1]
+        else:
+            empty = empty.repeat_interleave(heads // empty.shape[1], dim=1)
         if flash:
             new = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
             return torch.cat([~empty[:, 0], new], dim=1)
@@ -140,8 +143,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
 
     def add_vectors(self, **vectors: Any) -> None:
         """Add vectors of the pass's tokens (B, heads, n, ·), besides their keys and values."""
-        added = {name: [*self.turn_vectors.get(name, ()), new] for name, new in vectors.items()}
-        self.turn_vectors = self.turn_vectors | added
+        turn_vectors = dict(self.turn_vectors)
+        for name, new in vectors.items():
+            turn_vectors[name] = [*turn_vectors.get(name, ()), new]
+        self.turn_vectors = turn_vectors
 
     def keep_last_queries(self, count: int, real: Any) -> None:
         """Of the turn's first pass, keep the last queries only; `real` (B, n) marks no padding."""
@@ -172,8 +177,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         Keys and values are computed, where the layer holds latents.
         """
         if self._expand is not None and name in KEYS_VALUES:
-            latents = (self._stored(part, text, region)[None] for part in KEYS_VALUES)
-            return self._expand(*latents)[KEYS_VALUES.index(name)][0]
+            latents = [self._stored(part, text, region)[None] for part in KEYS_VALUES]
+            keys, values = self._expand(*latents)
+            return keys[0] if name == "keys" else values[0]
         return self._stored(name, text, region)
 
     def _stored(self, name: str, text: int, region: Where) -> Any:
@@ -211,8 +217,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     @property
     def other_tensors(self) -> list[Any]:
         """All tensors in use, except keys and values."""
-        sums = [] if self.query_sum is None else [self.query_sum]
-        return [*self._beside.values(), *self._states, *chain(*self.turn_vectors.values()), *sums]
+        tensors = [*self._beside.values(), *self._states, *chain(*self.turn_vectors.values())]
+        if self.query_sum is not None:
+            tensors.append(self.query_sum)
+        return tensors
 
     def keep(self, choices: Sequence[Ints]) -> None:
         """Keep entries of each text, which become its slots; the turn is over.
@@ -232,9 +240,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         gathered = on_device_of(self.keys, index)
         entries = {name: _gathered(self._all(name), gathered) for name in self._carried}
         if "hidden" in self.turn_vectors:
-            states = [self._kept_states(text, places) for text, places in enumerate(choices)]
-            self._states = [of_text for of_text, _ in states]
-            self._state_of = [index_of_text for _, index_of_text in states]
+            states = map(self._kept_states, range(len(choices)), choices)
+            self._states, self._state_of = map(list, zip(*states, strict=True))
         # 3. The turn is over.
         self.held = max(sizes)
         self.keys, self.values = map(entries.pop, KEYS_VALUES)
@@ -272,9 +279,10 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         index = np.take_along_axis(index, np.maximum(places, 0), axis=1)
         is_used = np.zeros(len(states), np.bool_)
         is_used[index[places >= 0]] = True
+        used_states = on_device_of(states, np.flatnonzero(is_used))
         # A state that is used becomes number so many of those used before it.
         renumbered = np.maximum(np.cumsum(is_used) - 1, 0)
-        return states[on_device_of(states, np.flatnonzero(is_used))], renumbered[index]
+        return states[used_states], renumbered[index]
 
 
 def on_device_of(tensor: Any, array: NDArray[Any]) -> Any:

@@ -126,10 +126,10 @@ class LiveDecoder:
         tokens = [new[np.minimum(columns, len(new) - 1)] for new in ids]
         batch = torch.tensor(np.array(tokens), device=self.model.device)
         output = self.model(input_ids=batch, **ids_tensor).logits
-        parts = [
-            of_text[0 if last is None else size - last : size]
-            for of_text, size in zip(output, sizes, strict=True)
-        ]
+        parts = []
+        for of_text, size in zip(output, sizes, strict=True):
+            start = 0 if last is None else size - last
+            parts.append(of_text[start:size])
         copied = torch.cat(parts).float().cpu().numpy()
         return np.split(copied, np.cumsum([*map(len, parts)])[:-1])
 
@@ -178,10 +178,10 @@ class LiveModel(AnyModel):
 
 def _read_at_once(caches: Sequence[LiveTextCache], next_ids: Sequence[int]) -> Iterator[list[int]]:
     """Yield the texts of each pass: some with a similar number of new tokens, as memory allows."""
-    attended = [
-        text.cache.get_mask_sizes(tokens, text.cache.decided[0])[0]
-        for text, tokens in zip(caches, next_ids, strict=True)
-    ]
+    attended = []
+    for text, tokens in zip(caches, next_ids, strict=True):
+        size, _ = text.cache.get_mask_sizes(tokens, text.cache.decided[0])
+        attended.append(size)
     max_tokens = TOKENS_AT_ONCE if can_join(caches[0].cache) else 1
     padded = PADDED
     if caches[0].decoder.model.device.type == "cuda":

@@ -65,15 +65,14 @@ class Rotation:
         # A pair of numbers is turned as a complex number (K, n, h / 2).
         width = 2 * turn.shape[-1]
         rotated = keys[..., :width].float()
-        pairs = (
-            rotated.unflatten(-1, (-1, 2))
-            if self.interleaved
-            else rotated.unflatten(-1, (2, -1)).mT
-        )
+        pairs = rotated.unflatten(-1, (-1, 2) if self.interleaved else (2, -1))
+        if not self.interleaved:
+            pairs = pairs.mT
         turned = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * turn)
         if not self.interleaved:
             turned = turned.mT
-        return torch.cat([turned.flatten(-2).to(keys.dtype), keys[..., width:]], dim=-1)
+        flat = turned.flatten(-2).to(keys.dtype)
+        return torch.cat([flat, keys[..., width:]], dim=-1)
 
     def _turn(self, keys: Any, positions: Any) -> Any:
         """Return e^(iφ) of the angles φ at positions (K or 1, n, h / 2)."""
@@ -91,9 +90,10 @@ class Rotation:
             cos, sin = sin, cos
         # A model of images has positions of several axes, the same in a text: take the first
         # (K or 1, n, h or h / 2).
-        cos, sin = (part.reshape(-1, *part.shape[-3:])[0].float() for part in (cos, sin))
-        columns = self.angle_columns or slice(cos.shape[-1] // 2)
-        turn = torch.complex(cos, sin)[..., columns]
+        turn = torch.complex(cos.float(), sin.float())
+        turn = turn.reshape(-1, *turn.shape[-3:])[0]
+        columns = self.angle_columns or slice(turn.shape[-1] // 2)
+        turn = turn[..., columns]
         # Some models scale cosines and sines by a factor, which the keys already have.
         return turn / turn.abs()
 
@@ -117,11 +117,11 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
     """Yield the rotating layers, by the keys of a single token at two positions."""
     # 1. Read the tokens at both positions, and note how rotary modules are called meanwhile.
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-    rotary = [part for part in model.modules() if "rotary" in type(part).__name__.lower()]
-    hooks = [
-        part.register_forward_pre_hook(lambda *call: calls.append(call), with_kwargs=True)
-        for part in rotary
-    ]
+    hooks = []
+    for part in model.modules():
+        if "rotary" in type(part).__name__.lower():
+            note = part.register_forward_pre_hook
+            hooks.append(note(lambda *call: calls.append(call), with_kwargs=True))
     try:
         first, later = (Probe(model, start).given for start in (0, APART))
     finally:

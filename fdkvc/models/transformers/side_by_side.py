@@ -75,20 +75,23 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
     ) -> torch.Tensor:
         """Show each cache its own inputs; return the mask of all (B, 1 or H, n, S)."""
         # 1. Each cache's own mask (1, 1 or H, ·, ·), None if it has no empty slots.
-        empty = [
-            cache.before_attention(layer, inputs.of_text(text, new))
-            for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True))
-        ]
+        empty = []
+        for text, (cache, new) in enumerate(zip(self._caches, self._new, strict=True)):
+            empty.append(cache.before_attention(layer, inputs.of_text(text, new)))
         # 2. What each token may see: the places of its text (B, 1, S) up to its own (B, n, 1).
         queries = inputs.queries
         longest = max(sizes)
         heads = max(1 if mask is None else mask.shape[1] for mask in empty)
         size, new = on_device_of(queries, np.array([sizes, self._new]))[..., None, None]
-        place = torch.arange(longest, device=queries.device) - (longest - size)
-        token = torch.arange(queries.shape[2], device=queries.device)[:, None] + (size - new)
+        places = torch.arange(longest, device=queries.device)
+        place = places - (longest - size)
+        next_places = torch.arange(queries.shape[2], device=queries.device)
+        token = next_places[:, None] + (size - new)
         unseen = ((place < 0) | (place > token))[:, None]
         lowest = torch.finfo(queries.dtype).min
-        masks = queries.new_zeros(unseen.shape).masked_fill_(unseen, lowest).repeat(1, heads, 1, 1)
+        masks = queries.new_zeros(unseen.shape)
+        masks.masked_fill_(unseen, lowest)
+        masks = masks.repeat(1, heads, 1, 1)
         # 3. Of these, not the empty slots. A text's own mask covers its last places.
         for row, mask in zip(masks, empty, strict=True):
             if mask is not None:

@@ -26,17 +26,21 @@ from fdkvc.ui.sidebar import DIALOG, LOOK, MORE_METRICS
 FIELDS: tuple[Field, ...] = (*DIALOG, POLICIES, *LOOK, MORE_METRICS, *PAIR)
 """Every field of the page's view."""
 
-WHAT_IF = ("fork", "fork_turn", "fork_policy", "fork_budget", "pinned", "dropped")
-"""Parameters that links of earlier versions have, of a run continued with something changed."""
+CONTINUED = "fork"
+"""The parameter of links of earlier versions that names a run continued with something changed."""
+
+CONTINUED_WITH = ("fork_turn", "fork_policy", "fork_budget", "pinned", "dropped")
+"""Their parameters that say with what."""
 
 
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is wrong."""
-    known = {
-        name: text for name, text in link.items() if name not in WHAT_IF and text != WHAT_IF[0]
-    }
-    wrong = fields.adopt_link(page, FIELDS, known)
-    if link.get(WHAT_IF[0]):
+    known_parameters = dict(link)
+    for name, text in link.items():
+        if name in (CONTINUED, *CONTINUED_WITH) or text == CONTINUED:
+            del known_parameters[name]
+    wrong = fields.adopt_link(page, FIELDS, known_parameters)
+    if link.get(CONTINUED):
         wrong.append(
             "This link has an error: it continues a run with something changed, which this version "
             "does not show. Add a variant with the changed setting instead."
@@ -133,6 +137,11 @@ def _columns(
     return columns
 
 
+def _bounded(words: str, never: bool) -> str:
+    """Return a number of turns; more than that, if a run `never` adapted."""
+    return f"> {words}" if never and words != "–" else words
+
+
 def _words(column: pd.Series, form: str) -> list[str]:
     return ["–" if pd.isna(value) else f"{value:{form}}" for value in column]
 
@@ -160,10 +169,8 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     for metric in map(metric_named, metrics):
         heading = f"{metric.title.lower()} {'↓' if metric.lower_is_better else '↑'}"
         columns[heading] = [*map(metric.with_unit, table[metric.name])]
-    columns["turns to adapt ↓"] = [
-        "–" if pd.isna(turns) else f"{'> ' if never else ''}{turns:.0f}"
-        for turns, never in zip(table["adaptation"], table["never"], strict=True)
-    ]
+    adaptation = _words(table["adaptation"], ".0f")
+    columns["turns to adapt ↓"] = [*map(_bounded, adaptation, table["never"])]
     columns["evictions ↓"] = _words(table["evictions"], "d")
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):

@@ -154,15 +154,17 @@ def _text(recording: Recording, runs: tuple[StageRun, ...], underlined: int) -> 
         if kind == "call" or any(lost):
             value = (f"{demand.slot} “{demand.value}”", lost, mentions[-1][0])
             demands.setdefault(demand.needed_by, []).append(value)
-    texts = enumerate(recording.transcript.texts)
+    turns = []
+    for turn, text in enumerate(recording.transcript.texts):
+        turns.append((text, tuple(recording.piece_lengths(turn))))
+    listed_demands = []
+    for (turn, source, _), values in demands.items():
+        listed_demands.append({"turn": turn, "source": source, "values": values})
     return DialogText(
         recording.transcript.roles,
-        tuple((text, tuple(recording.piece_lengths(turn))) for turn, text in texts),
+        tuple(turns),
         tuple(sorted(needed_tokens)),
         name if rows_of_kind else "",
         underlined,
-        [
-            {"turn": turn, "source": source, "values": values}
-            for (turn, source, _), values in demands.items()
-        ],
+        listed_demands,
     )
