@@ -274,9 +274,14 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
         lost_by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
         place = passage, turns[passage], passages[passage][0], earlier.text, *earlier.span
         shares = float(attended[tokens].sum()), float(all_there[tokens].sum())
-        counts = evictions[:, :, 0].size, int(lost.any(axis=-1).sum())
-        bounds = evicted_turns[0], evicted_turns[-1]
-        rows.append((*place, *shares, *counts, *bounds, " and ".join(sorted(lost_by))))
+        eviction = (
+            evictions[:, :, 0].size,
+            int(lost.any(axis=-1).sum()),
+            evicted_turns[0],
+            evicted_turns[-1],
+            " and ".join(sorted(lost_by)),
+        )
+        rows.append((*place, *shares, *eviction))
     table = pd.DataFrame(rows, columns=[*PLACE, *SHARES, *EVICTION])
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
@@ -391,7 +396,8 @@ def restore_spans(
     weights = sum(full.attention(place).mean(axis=(0, 1))[: cache.count] for place in places)
     words = words_of(tokens, cache.ids, passages)
     # 4. Restore each span alone, then all of them, and let each cache write.
-    spans = [*islice(_spans(words, np.asarray(weights), cache, turns_of(passages)), max_spans)]
+    evicted_spans = _spans(words, np.asarray(weights), cache, turns_of(passages))
+    spans = [*islice(evicted_spans, max_spans)]
     sets: list[tuple[Span, ...]] = [(span,) for span in spans]
     if len(spans) > 1:
         sets.append(tuple(spans))
@@ -438,7 +444,8 @@ def _spans(
         first = words[low].first
         last = words[end - 1].end
         evictions = evicted_in[:, :, first:last]
-        evicted_turns = [turns[turn] for turn in evictions[evictions >= 0].tolist()]
+        is_evicted = evictions >= 0
+        evicted_turns = [turns[turn] for turn in evictions[is_evicted].tolist()]
         yield Span(
             text=" ".join(word.text for word in words[low:end]),
             passage=words[index].passage,
@@ -446,6 +453,6 @@ def _spans(
             end=last,
             weight=sum(weight[low:end].tolist()),
             turn=turns[words[index].passage],
-            evicted=(int((evictions >= 0).any(axis=-1).sum()), evictions[:, :, 0].size),
+            evicted=(int(is_evicted.any(axis=-1).sum()), evictions[:, :, 0].size),
             evicted_in=(min(evicted_turns), max(evicted_turns)),
         )

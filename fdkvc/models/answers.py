@@ -123,7 +123,8 @@ class Answers:
 
     def caches(self, model: AnyModel) -> dict[tuple[str, int], ModelCache]:
         """Return a new cache by policy and budget; first the full one, under the first budget."""
-        caches: dict[tuple[str, int], ModelCache] = {(FULL, self.budgets[0]): model.full()}
+        caches = dict[tuple[str, int], ModelCache]()
+        caches[FULL, self.budgets[0]] = model.full()
         for policy, budget in self.cases:
             if policy.reads_again:
                 caches[policy.name, budget] = RereadCache(model, policy, budget)
@@ -301,9 +302,10 @@ def _read(
     """Read a dialog, and return its rows."""
     passages = encode_dialog(model, transcript)
     caches = settings.caches(model)
+    size = len(model.tokens.first) + sum(len(passage.ids) for passage in passages)
     for cache in caches.values():
         if isinstance(cache, TextCache):
-            cache.reserve(len(model.tokens.first) + sum(len(passage.ids) for passage in passages))
+            cache.reserve(size)
     reader = AnswerReader(settings, model, transcript, caches)
     for passage, work in zip(passages, work_of(settings, passages), strict=True):
         yield from reader.read_passage(passage)
@@ -408,7 +410,8 @@ class AnswerReader:
                     scored = slice(token, token + logits.shape[1])
                     row = self._row
                     nats, kl, likely = losses(logits, ids[scored])
-                    self.scores.append((nats[row], kl[row], (likely == likely[0])[row]))
+                    same_best = likely == likely[0]
+                    self.scores.append((nats[row], kl[row], same_best[row]))
                     best.append(likely[row])
                     self.ages.append(ages[scored])
         # 3. Grade a call by its own tokens and the end: the model writes neither the mark before

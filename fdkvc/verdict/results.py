@@ -245,9 +245,8 @@ class ReplayRun(Run):
             "replay_forgotten.csv": self.forgotten,
         }
         if (card := self.card) is not None:
-            candidates = pd.json_normalize(
-                card_record(card)["ways"]
-            )  # what a model lost, in columns
+            # What a model lost, in columns.
+            candidates = pd.json_normalize(card_record(card)["ways"])
             tables["plan.csv"] = candidates.drop(columns="reading", errors="ignore")
         return tables
 
@@ -392,9 +391,10 @@ def forgotten_text(run: ReplayRun) -> str:
     budgets = sorted(run.settings.budgets)
     budget = budgets[len(budgets) // 2]
     policy = run.settings.policies[-1].name
-    if run.card is not None and run.card.best is not None and run.card.best.size is not None:
-        budget = run.card.best.size
-        policy = run.card.best.policy
+    best = None if run.card is None else run.card.best
+    if best is not None and best.size is not None:
+        budget = best.size
+        policy = best.policy
     parts = [
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",
         sources_grid(run.sources, run.settings, budget).text(grouped=True),
@@ -406,8 +406,9 @@ def forgotten_text(run: ReplayRun) -> str:
             "losses first"
         )
         losses = worst_losses(lost)
-        losses = losses.assign(value=losses.value.str[:40])[[*LOSS_COLUMNS]].astype(str)
-        parts.append(Grid([*LOSS_COLUMNS.values()], losses.to_numpy().tolist(), 4).text())
+        losses = losses.assign(value=losses.value.str[:40])
+        cells = losses[[*LOSS_COLUMNS]].astype(str).to_numpy().tolist()
+        parts.append(Grid([*LOSS_COLUMNS.values()], cells, 4).text())
     return "\n\n".join(parts)
 
 

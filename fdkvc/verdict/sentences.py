@@ -420,8 +420,12 @@ def card_record(card: Card) -> dict[str, Any]:
     fields = asdict(replace(card, read=None, today=None))
     del fields["read"]
     if (loss := card.today) is not None:
-        fields["today"] = {**asdict(loss.today), **asdict(loss.count), "recall": loss.recall[0]}
-        fields["today"]["sentence"] = today_sentence(loss)
+        fields["today"] = {
+            **asdict(loss.today),
+            **asdict(loss.count),
+            "recall": loss.recall[0],
+            "sentence": today_sentence(loss),
+        }
     fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]
     fields |= {
         "sentence": setting_sentence(card),
@@ -431,21 +435,24 @@ def card_record(card: Card) -> dict[str, Any]:
         "settings": settings(card),
         "read_by": None if card.read is None else card.read.model,
     }
-    return {name: _plain(value) for name, value in fields.items()}
+    record: dict[str, Any] = _plain(fields)
+    return record
 
 
 def _way_record(card: Card, candidate: Way) -> dict[str, Any]:
-    added_fields = {
+    return {
         "way": way_words(candidate.policy),
         "share": (candidate.size or math.nan) / card.tokens,
         "how_sure": way_certainty(candidate),
         "bytes": candidate.slots * card.shape.entry_bytes if card.own_tokens else None,
+        **asdict(candidate),
     }
-    return {name: _plain(value) for name, value in {**added_fields, **asdict(candidate)}.items()}
 
 
 def _plain(value: Any) -> Any:
     """Return a value without NaN, which JSON has not."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [*map(_plain, value)]
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -8,7 +8,6 @@ most agents do when they drop old messages or clear results of tools.
 from __future__ import annotations
 
 import copy
-from itertools import chain
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -80,7 +79,8 @@ class RereadCache(ModelCache):
     def _evict(self, new_ids: list[int]) -> None:
         features = self._model.tokens.features(new_ids, self.policy.looks_at, self.turn_kind)
         self._features = with_new(self._features, features)
-        self._born = np.append(self._born, np.full(len(new_ids), self._born.max(initial=-1) + 1))
+        turn = self._born.max(initial=-1) + 1
+        self._born = np.append(self._born, np.full(len(new_ids), turn))
         first = len(self._text)
         self._text = (*self._text, *new_ids)
         self._eviction, _ = self._eviction.after(len(new_ids), [_no_vectors], self._features)
@@ -96,13 +96,16 @@ class RereadCache(ModelCache):
             if place != place_before:
                 break
             changed += 1
-        pieces = [
-            (self._text[place],) if place >= 0 else self._placeholder for place in self._places
-        ]
-        self.tokens_reread += sum(map(len, pieces[changed:]))
+        ids = list[int]()
+        for number, place in enumerate(self._places):
+            piece = (self._text[place],) if place >= 0 else self._placeholder
+            ids += piece
+            if number >= changed:
+                self.tokens_reread += len(piece)
         # 3. Read it.
-        self.whole, self._engine = False, self._model.full()
-        read([self._engine], [*chain.from_iterable(pieces)], last=0)
+        self.whole = False
+        self._engine = self._model.full()
+        read([self._engine], ids, last=0)
 
     def _staying(self) -> list[int]:
         """Return the places of what stays, and −1 − p for a placeholder at the place p."""

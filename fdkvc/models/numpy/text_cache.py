@@ -218,8 +218,9 @@ class TextCache(ModelCache):
             return later_tokens(m)
         empty = self.attended[layer] < 0  # (K, S)
         # (K, 1, m, S + turn): the query heads of a group see the same keys.
-        mask = np.zeros((len(empty), 1, m, empty.shape[1] + end - self.turn_start), np.bool_)
-        mask[..., : empty.shape[1]] = empty[:, None, None]
+        slots = empty.shape[1]
+        mask = np.zeros((len(empty), 1, m, slots + end - self.turn_start), np.bool_)
+        mask[..., :slots] = empty[:, None, None]
         mask[..., -m:] = later_tokens(m)
         return mask
 
@@ -408,7 +409,8 @@ def read(caches: Sequence[ModelCache], ids: ArrayLike, last: int | None = None) 
     unknown.
     """
     caches = [cache.engine for cache in caches]
-    new = np.broadcast_to(np.asarray(ids, np.intp), (len(caches), np.shape(ids)[-1]))
+    next_ids = np.asarray(ids, np.intp)
+    new = np.broadcast_to(next_ids, (len(caches), next_ids.shape[-1]))
     with _noting(caches, [*new]):
         return caches[0].decoder.read(new, caches, last=last)
 
@@ -435,8 +437,8 @@ def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]
     """Check the next tokens of texts, and add them to `ids` once they are read without error."""
     counts = [cache.count for cache in caches]
     decoder = caches[0].decoder
-    check_length(decoder, max(count + len(new) for count, new in zip(counts, ids, strict=True)))
-    for new in ids:
+    for count, new in zip(counts, ids, strict=True):
+        check_length(decoder, count + len(new))
         if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
             raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
     yield
@@ -460,7 +462,8 @@ def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:
 
 def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
     """Return what each head attends to (L, K, S), with n more tokens (L, K, S + n)."""
-    requested = np.broadcast_to(np.array(tokens, np.intp), (*attended.shape[:2], len(tokens)))
+    added = np.array(tokens, np.intp)
+    requested = np.broadcast_to(added, (*attended.shape[:2], len(added)))
     # A head that attends to a token already gets an empty slot: twice would double its weight.
     present = (attended[..., None] == requested[..., None, :]).any(axis=2)
     return np.concatenate([attended, np.where(present, EMPTY, requested)], axis=2)

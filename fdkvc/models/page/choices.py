@@ -257,8 +257,12 @@ def warn_of(policies: Sequence[Policy], model: LanguageModel) -> None:
 
 def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
     """Return the lengths of answers, up to the answer to the last of so many messages."""
-    pairs = (pair.split(":") for pair in held(page, STOPS).split(",") if pair)
-    return tuple((int(answer), int(steps)) for answer, steps in pairs if int(answer) <= messages)
+    stops = []
+    for pair in filter(None, held(page, STOPS).split(",")):
+        answer, steps = map(int, pair.split(":"))
+        if answer <= messages:
+            stops.append((answer, steps))
+    return tuple(stops)
 
 
 def _written(stops: Iterable[tuple[int, int]]) -> str:

@@ -293,8 +293,11 @@ class Answered:
         return self._texts(name, self.began(name))
 
     def _texts(self, name: str, first: int, end: int | None = None) -> list[tuple[Writer, str]]:
-        writers = [*enumerate(self.chat.passages[name])][first:end]
-        return [(writer, self.chat.text(name, passage=index)) for index, (writer, *_) in writers]
+        texts = []
+        for index in range(len(self.chat.passages[name]))[first:end]:
+            writer, _, _ = self.chat.passages[name][index]
+            texts.append((writer, self.chat.text(name, index)))
+        return texts
 
     @property
     def prompt_end(self) -> int:
@@ -309,7 +312,10 @@ class Answered:
         """The system prompt that the model's chat template adds."""
         tokens = self.chat.model.tokens
         ids = self.chat.caches[FULL].ids[: self.prompt_end]
-        return tokens.text(ids[next(tokens.texts_of(ids), (0, 0))[0] :]).strip() if ids else ""
+        if not ids:
+            return ""
+        start, end = next(tokens.texts_of(ids))
+        return tokens.text(ids[start:end]).strip()
 
     def speakers(self, name: str) -> list[str]:
         """Return who speaks in each passage of a cache's text."""
@@ -446,7 +452,8 @@ def _predicted(
         for low, high in encoded.passage.spans:
             value = encoded.tokens_of(low, high)
             if value and value[-1] < stop:
-                places.append((encoded.passage.text[low:high], value[0], value[-1] + 1))
+                text = encoded.passage.text[low:high]
+                places.append((text, value[0], value[-1] + 1))
         if not encoded.passage.spans:
             for text, low, end in words_in(tokens, ids[start:stop]):
                 if causes.is_readable(text):

@@ -272,19 +272,19 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         carried = [ENTRY_VECTORS[look] for look in policy.looks_at if look in ENTRY_VECTORS]
         for number in self.decided:
             expand = getattr(self.attention.modules[number], EXPAND, None)
-            self.layers[number] = PolicyLayer(
-                [*carried, "unrotated"] if number in self.rotations else carried,
-                expand if self.attention.latent else None,
-            )
+            unrotated = ["unrotated"] if number in self.rotations else []
+            expands = expand if self.attention.latent else None
+            self.layers[number] = PolicyLayer([*carried, *unrotated], expands)
         # 4. The tokenizer, and which settings of the policy have an effect with it.
         self._tokens: Tokens | None = None
         if TOKEN_FEATURES & {*policy.looks_at}:
             ready = isinstance(tokenizer, Tokens)
             self._tokens = tokenizer if ready else library_tokens(tokenizer)
+        tokens = self._tokens
         available = Available(
-            speakers=() if self._tokens is None else self._tokens.speakers,
-            kinds=() if self._tokens is None else self._tokens.kinds,
-            words=self._tokens is not None,
+            speakers=tokens.speakers if tokens else (),
+            kinds=tokens.kinds if tokens else (),
+            words=tokens is not None,
             **deciding(decides, self.attention.kv_heads, len(self.decided)),
         )
         for note in policy.without_effect(available):
@@ -401,10 +401,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         if layer in self.recorded_layers:
             if len(inputs.queries) > 1 or self._real_tokens() is not None:
                 raise ValueError("record=True is for one text without padding")
-            new = {
-                name: cached_layer.vectors(name, 0, "turn")[None, :, -n:] for name in KEYS_VALUES
-            }
-            for name, vectors in (captured | new).items():
+            for name in KEYS_VALUES:
+                captured[name] = cached_layer.vectors(name, 0, "turn")[None, :, -n:]
+            for name, vectors in captured.items():
                 of_text = vectors[0].detach().float().cpu().numpy()
                 parts = (*self._recorded.get((name, layer), ()), of_text)
                 self._recorded = {**self._recorded, (name, layer): parts}
@@ -556,10 +555,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             states.append(of_text)
             kept_by_text.append(choices)
         # 3. What each layer is to keep.
-        by_layer = zip(self.decided, zip(*kept_by_text, strict=True), strict=True)
-        return _Decision(
-            tuple(states), features, [(number, [*choices]) for number, choices in by_layer]
-        )
+        by_layer = map(list, zip(*kept_by_text, strict=True))
+        return _Decision(tuple(states), features, [*zip(self.decided, by_layer, strict=True)])
 
     def _with_kept(self, number: int, choices: Sequence[Ints]) -> PolicyLayer:
         """Return a layer with the entries chosen of each text.
@@ -574,19 +571,19 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             layer.keep(choices)
             return layer
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
-        began = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
-        positions = began.expand(new.shape[1], -1)
-        layer.add_vectors(
-            unrotated=torch.stack([rotation(text, positions, inverse=True) for text in new])
-        )
+        turn_positions = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
+        positions = turn_positions.expand(new.shape[1], -1)
+        unrotated = [rotation(text, positions, inverse=True) for text in new]
+        layer.add_vectors(unrotated=torch.stack(unrotated))
         layer.keep(choices)
         for text, places in enumerate(choices):
             size = places.shape[1]
             # The number of entries from each slot on (K, S): the last is just before `seen`.
-            distances = (places >= 0)[:, ::-1].cumsum(axis=1)[:, ::-1]
+            from_last = (places >= 0)[:, ::-1].cumsum(axis=1)
             keys = layer.vectors("unrotated", text, "slots")[:, :size]
+            positions = on_device_of(keys, self.seen - from_last[:, ::-1])
             # In place, since `keep` has just made these.
-            layer.keys[text, :, :size] = rotation(keys, on_device_of(keys, self.seen - distances))
+            layer.keys[text, :, :size] = rotation(keys, positions)
         return layer
 
     def _evict(

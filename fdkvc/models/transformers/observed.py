@@ -71,9 +71,9 @@ class LayerVectors:
         if name != "hidden":
             return _copied(self.tensor(name, region))
         states, turn, state_of = self.hidden
-        return (
-            _copied(turn.float()[None]) if region == "turn" else _copied(states.float())[state_of]
-        )
+        if region == "turn":
+            return _copied(turn.float()[None])
+        return _copied(states.float())[state_of]
 
 
 @dataclass(eq=False)
@@ -207,9 +207,10 @@ class TensorObservation(Observation):
             logits[number * len(products) : (number + 1) * len(products)] = products
         # 2. Those with the tokens that are asked for (B, n, C), unless these are all, in order.
         columns = on_device_of(logits, token)[:, None]  # (B, 1, C)
-        in_order = token.shape[1] == logits.shape[2] and (token == np.arange(token.shape[1])).all()
-        if not in_order:
-            logits = logits.gather(2, columns.clamp(min=0).expand(-1, queries, -1))
+        all_tokens = np.arange(logits.shape[2])
+        if not np.array_equal(token, np.broadcast_to(all_tokens, (len(token), len(all_tokens)))):
+            chosen = columns.clamp(min=0).expand(-1, queries, -1)
+            logits = logits.gather(2, chosen)
         # 3. Attention is causal, and an empty slot gets none.
         queried = on_device_of(logits, self.tokens.new[:, -queries:].copy())[:, :, None]
         unseen = (columns > queried) | (columns < 0)

@@ -108,7 +108,8 @@ FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, *CARD_FIELDS)
 def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     """Apply a link to the page; return a sentence for each part that is not allowed."""
     wrong = fields.adopt_link(page, FIELDS, link)
-    if wrong or {field.name for field in (DIALOG, VECTORS, BUDGET, POLICIES, *LOOK)} & link.keys():
+    shown = (DIALOG, VECTORS, BUDGET, POLICIES, *LOOK)
+    if wrong or any(field.name in link for field in shown):
         st.session_state[f"{page}/followed"] = ""  # any file
     open_as_linked(page, link)
     return wrong

@@ -94,9 +94,9 @@ def show_verdict(page: str, file: DialogFile) -> bool:
         known = _known(page, run, today, SHAPES[shape_key], minutes)
         setting_known = _follow(page, known)
         with controls:
-            if known.card is not None and known.replayed is not None:
+            if known.measured is not None:
                 command = _command(run, shape_key, today, known.check is not None)
-                _offer(page, known, known.replayed, known.card, command)
+                _offer(page, known, *known.measured, command)
     with card_column:
         _show_card(page, known)
     return setting_known
@@ -127,23 +127,19 @@ class Known:
     @property
     def loss(self) -> TodayLoss | None:
         """What is lost today."""
-        loss: TodayLoss | None = self.loss_job.result if self.loss_job.finished else None
+        loss: TodayLoss | None = self.loss_job.result
         return loss
 
     @property
-    def replayed(self) -> ReplayRun | None:
-        """The replay, with what a model has read."""
-        result: ReplayRun | None = self.search_job.result if self.search_job.finished else None
-        if result is None:
+    def measured(self) -> tuple[ReplayRun, Card] | None:
+        """The replay, with what a model has read, and its card so far."""
+        if self.search_job.result is None:
             return None
-        if self.check is not None and self.check.finished and self.check.result is not None:
-            result = self.check.result
-        return _asked(result, self.loss, self.shape, self.run.target)
-
-    @property
-    def card(self) -> Card | None:
-        """The card so far."""
-        return None if self.replayed is None else self.replayed.card
+        read = None if self.check is None else self.check.result
+        result = read or self.search_job.result
+        replayed = _asked(result, self.loss, self.shape, self.run.target)
+        assert replayed.card is not None  # as it has a shape
+        return replayed, replayed.card
 
 
 def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: int) -> Known:
@@ -153,11 +149,11 @@ def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: in
     loss_job = session_job(f"{page}/today-loss", shared_jobs(), work, content)
     search_job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
     known = Known(run, shape, loss_job, search_job, None)
-    card = known.card
-    replayed = known.replayed
-    if card is None or replayed is None or not loss_job.finished:
+    measured = known.measured
+    if measured is None or not loss_job.finished:
         session_jobs().let_go(f"{page}/check")  # a model that reads would slow the others down
         return known
+    replayed, card = measured
     if not card.ways or not installed():
         return known
     sizes = tuple((candidate.policy, candidate.size) for candidate in card.ways)
@@ -175,8 +171,8 @@ def _follow(page: str, known: Known) -> bool:
         if not known.search_job.finished:
             return False
         st.session_state[key] = file.digest
-        if known.card is not None and known.replayed is not None:
-            _show_setting(page, file, known.replayed, known.card)
+        if known.measured is not None:
+            _show_setting(page, file, *known.measured)
     return True
 
 
@@ -202,7 +198,7 @@ def _show_card(page: str, known: Known) -> None:
 
     if known.loss is not None:
         _show_today(page, known)
-    problems(loss_job.problem if loss_job.finished else "")
+    problems(loss_job.problem)
     if not job.finished:
         st.fragment(run_every=POLL_SECONDS)(wait)()
     elif job.cancelled.is_set() and job.result is None:
@@ -274,9 +270,11 @@ def _ways(file: DialogFile, encoding: Encoding) -> tuple[Policy, ...]:
 def _shown_values(card: Card, candidate: Way) -> list[tuple[Field, Any]]:
     """Return the values with which the transcript shows a way, beside another one of the card."""
     others = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != candidate]
-    names = (*others[:1], candidate.policy)
-    size = shown_size(candidate.tried)
-    return [(choices.POLICIES, names), (choices.WHOSE, candidate.policy), (choices.BUDGET, size)]
+    return [
+        (choices.POLICIES, (*others[:1], candidate.policy)),
+        (choices.WHOSE, candidate.policy),
+        (choices.BUDGET, shown_size(candidate.tried)),
+    ]
 
 
 def _shown_way(card: Card) -> Way | None:
@@ -294,11 +292,10 @@ def shown_size(size: int) -> int:
 
 def _draw(page: str, known: Known) -> None:
     """Draw what to set and how sure that is, the picture and the table."""
-    card = known.card
-    replayed = known.replayed
-    problems(known.search_job.problem if known.search_job.finished else "")
-    if card is None or replayed is None:
+    problems(known.search_job.problem)
+    if known.measured is None:
         return
+    replayed, card = known.measured
     with panel("verdict-setting"):
         st.markdown(Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card)))
         lines = settings(card)
@@ -424,10 +421,15 @@ def open_loss(
     mentions = next(
         tokens for demand, tokens in evidence if (demand.needed_by, demand.slot) == needed_value
     )
-    values: list[tuple[Field, Any]] = [(VECTORS, LETTERS)]
-    values += [(DIALOG, dialog), (choices.POLICIES, policies)]
-    values += [(choices.WHOSE, row["policy"]), (choices.BUDGET, shown_size(int(row["budget"])))]
-    values += [(TURN, int(row["turn"])), (ENTRY, int(mentions[-1][0]))]
+    values = [
+        (VECTORS, LETTERS),
+        (DIALOG, dialog),
+        (choices.POLICIES, policies),
+        (choices.WHOSE, row["policy"]),
+        (choices.BUDGET, shown_size(int(row["budget"]))),
+        (TURN, int(row["turn"])),
+        (ENTRY, int(mentions[-1][0])),
+    ]
     st.session_state[f"{page}/followed"] = file.digest
     arrive(page, choices.which_dialog(page, dialog, LETTERS), scroll)
     fields.hold_and_rerun(page, values)
