@@ -119,7 +119,7 @@ def looks(names: Collection[str]) -> list[Look]:
     >>> policy.place == wrapped.place, policy.shape == wrapped.shape
     (True, False)
     """
-    chosen: list[Look] = []
+    chosen = []
     for name in names.values() if isinstance(names, Mapping) else names:
         match = _NAMED.search(name)
         policy = match.group() if match else ""

@@ -149,7 +149,7 @@ class _Boundary:
         for passage in self.after:
             read_together([reader.read_passage(passage, is_turn=False)])
             on_read(progress := progress + read_count * len(passage.ids), total)
-        readings = dict[str, ModelLoss]()
+        readings = {}
         for row, name in enumerate(caches):
             measured = reader.measures(row)
             share, values = measured.get("values_right_of_full", (0.0, 0))

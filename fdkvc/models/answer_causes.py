@@ -69,7 +69,7 @@ class Word:
 
 def words_of(tokens: Tokens, ids: Sequence[int], passages: Passages) -> tuple[Word, ...]:
     """Return the words of each passage; special tokens are not words."""
-    words: list[Word] = []
+    words = []
     for number, (_, first, end) in enumerate(passages):
         for start, stop in tokens.texts_of(ids[first:end], first):
             for text, low, high in words_in(tokens, ids[start:stop]):
@@ -401,7 +401,7 @@ def restore_spans(
     sets: list[tuple[Span, ...]] = [(span,) for span in spans]
     if len(spans) > 1:
         sets.append(tuple(spans))
-    texts: list[str] = []
+    texts = []
     for first in range(0, len(sets), RESTORED_AT_ONCE):
         restored = []
         for span_set in sets[first : first + RESTORED_AT_ONCE]:

@@ -170,7 +170,7 @@ def run_answers(
         execution["executor"], report = threads, execution.pop("on_progress", None)
         if report is not None:
             finished = execution.get("finished")
-            finished_sizes: list[int] = []  # sizes of dialogs that an earlier run has finished
+            finished_sizes = []  # sizes of dialogs that an earlier run has finished
             if finished is not None:
                 finished_sizes = [*chain(*map(sizes.__getitem__, finished.results))]
             on_read = _reporting(
@@ -201,7 +201,7 @@ def work_of(settings: Answers, passages: Sequence[EncodedPassage]) -> list[int]:
 
     Where something is read again, it is after every other passage: whole messages leave some room.
     """
-    work = list[int]()
+    work = []
     start = 0
     for passage in passages:
         end = start + len(passage.ids)
@@ -267,7 +267,7 @@ Requests = Generator[tuple[Sequence[ModelCache], Ints], Floats, Result]
 
 def read_together(dialogs: Sequence[Requests[Result]]) -> list[Result]:
     """Read the next tokens of all dialogs at once, until all have ended; return their results."""
-    results = dict[int, Result]()
+    results = {}
     requests = {number: next(dialog) for number, dialog in enumerate(dialogs)}
     while requests:
         logits = _logits([*requests.values()])
@@ -286,7 +286,7 @@ def _logits(requests: Sequence[tuple[Sequence[ModelCache], Ints]]) -> list[Float
         return [read(*requests[0])]
     # One batch of the texts of all caches of all dialogs, which is then split by dialog.
     batch: list[ModelCache] = []
-    next_ids: list[Ints] = []
+    next_ids = []
     ends = []
     for caches, ids in requests:
         batch += caches
@@ -310,7 +310,7 @@ def _read(
     for passage, work in zip(passages, work_of(settings, passages), strict=True):
         yield from reader.read_passage(passage)
         on_read(work, passage is passages[-1])
-    rows = list[Row]()
+    rows = []
     dialog = (transcript.name, transcript.services)
     for row, ((name, budget), cache) in enumerate(caches.items()):
         measures = reader.measures(row)
@@ -331,8 +331,8 @@ def readable(
 
     Raises a ValueError if none fits.
     """
-    fitting: list[Transcript] = []
-    skipped: list[str] = []
+    fitting = []
+    skipped = []
     model.tokens.prepare(transcripts)
     for transcript in transcripts:
         try:

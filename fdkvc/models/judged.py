@@ -165,8 +165,8 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
 def second_model_sentence() -> str:
     """Say how many comparisons come out the same on Qwen2.5-Coder, and of how many dialogs."""
     table = planned_comparisons(SECOND_MODEL).query("metric == 'kl' and count > 0")
-    findings = list[str]()
-    sizes = list[str]()
+    findings = []
+    sizes = []
     for sample, part in table.groupby("sample", sort=False):
         sizes.append(f"{part.n.max()} dialogs of {sample}")
     for _, part in table.groupby(["more", "less", "sample"], sort=False):

@@ -29,7 +29,7 @@ def trace_files(runs: Mapping[str, StageRun]) -> Files:
     dialog, budget and version.
     """
     files = {}
-    meanings = dict[str, str]()
+    meanings = {}
     settings = {}
     if not any(run.long for run in runs.values()):
         files["entries.csv"] = _rows(runs, [run.entries for run in runs.values()])

@@ -33,7 +33,7 @@ def size_of(value: object) -> int:
 
 def _sizes(value: object) -> dict[int, int]:
     """Return the bytes of each array that a value holds, by its id, and of the rest."""
-    arrays: dict[int, int] = {}
+    arrays = {}
     size = 0
     visited = set[int]()
     waiting = [value]

@@ -239,7 +239,7 @@ def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Fie
 
 def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1) -> dict[str, Any]:
     """Show hyperparameters, first those that the paper varies; return their values by name."""
-    values: dict[str, Any] = {}
+    values = {}
     papers_first = sorted(chosen, key=lambda field: not field.paper)
     # The controls go from column to column, then to the next row.
     for place, field in zip(cycle(st.columns(columns)), papers_first, strict=False):

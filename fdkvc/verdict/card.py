@@ -282,8 +282,8 @@ def find_card(
     tokens = float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
     recalls = recalls[recalls.policy.isin([*by_name])]
-    candidates = list[Way]()
-    worded = list[Way]()
+    candidates = []
+    worded = []
     for name, rows in recalls.groupby("policy", sort=False):
         policy = by_name[str(name)]
         means = mean_recalls(rows)
@@ -362,7 +362,7 @@ def ways_without_calls(
     size = max(1, round(WITHOUT_CALLS * tokens))
     scores = {} if read is None else read.scores
     slots = float(min(size, tokens))
-    candidates = list[Way]()
+    candidates = []
     for policy in policies:
         candidate = Way(policy.name, size, math.nan, slots, size, guessed=sees_vectors(policy))
         candidate = replace(candidate, reading=scores.get(policy.name))
@@ -482,11 +482,11 @@ def promised(
     """
     halves = halves_of(recalls)
     half = recalls.dialog.map(halves)
-    values = list[float]()
-    services = list[str]()
+    values = []
+    services = []
     calls = 0
     for half_number in (0, 1):
-        chosen = list[Way]()
+        chosen = []
         for candidate in chosen_ways:
             name = candidate.policy
             refused = candidate.refused

@@ -112,7 +112,7 @@ def sample_of(
     They are drawn evenly over all lengths, of different clusters first, and only those with calls
     if any has some. Of one that is longer than what is left, it has the first turns.
     """
-    sample = list[Transcript]()
+    sample = []
     room = limit
     for dialog in drawn_over_lengths(transcripts, sizes):
         part = evicted_part(dialog, sizes[dialog.name], evicting, room)

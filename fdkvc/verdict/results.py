@@ -253,7 +253,7 @@ class ReplayRun(Run):
     def with_read(self, read: ModelRead, **execution: Unpack[Execution]) -> Self:
         """Return the run with what a model has read; sizes that it found are replayed by words."""
         tried = {*zip(self.table.policy, self.table.budget, strict=True)}
-        next_tries = dict[str, int]()
+        next_tries = {}
         for name, size in read.sizes.items():
             if size is not None and (name, size) not in tried:
                 next_tries[name] = size
@@ -432,7 +432,7 @@ def summary_text(run: ReplayRun) -> str:
 
 def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
-    lines = list[str]()
+    lines = []
     if (loss := card.today) is not None:
         lines += wrap(f"Today: {loss.today.tokens:,} tokens by {loss.today.preset.label}.", WIDTH)
     for words in card_sentences(card):

@@ -86,7 +86,7 @@ def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
 
 def least_lengths(recordings: Sequence[Recording], uses: int = 3) -> tuple[int, ...]:
     """Return the tokens of each dialog that stay where all results but the last `uses` leave."""
-    lengths = list[int]()
+    lengths = []
     for dialog, sizes in zip(transcripts_of(recordings), turn_tokens(recordings), strict=True):
         rows = zip(dialog.turns, sizes, strict=True)
         results = [size for turn, size in rows if turn.kind == "result"]
@@ -263,7 +263,7 @@ def next_sizes(
     `tried` has the recalls of dialogs by policy and place of a size. What is next for the first
     group of a policy's dialogs comes first, then what is next for another.
     """
-    next_tries = dict[str, int]()
+    next_tries = {}
     for policy, recalls in tried.items():
         if not recalls:
             next_tries[policy] = sizes[len(sizes) // 2]

@@ -103,7 +103,7 @@ def setting_sentence(card: Card) -> str:
 def others_sentence(card: Card) -> str:
     """Return what the setting leaves to do, what is as good and what needs less; "" if nothing."""
     best = card.best
-    parts = list[str]()
+    parts = []
     if best is None or not card.pays:
         return ""
     if not best.in_engines:
@@ -185,7 +185,7 @@ def certainty_sentence(card: Card) -> str:
     """Return how sure the card is, and why."""
     best = card.best
     read = card.read
-    parts = list[str]()
+    parts = []
     word = certainty(card)
     if not card.clusters and read is None:
         return ""
@@ -358,7 +358,7 @@ def _how_sure(candidate: Way) -> str:
 
 def drawbacks(candidate: Way) -> list[str]:
     """Return what speaks against a way, however sure its size is."""
-    words = list[str]()
+    words = []
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:
@@ -387,7 +387,7 @@ def _floor(share: float) -> str:
 
 def card_grid(card: Card) -> Grid:
     """Return the table of all ways with their policies, the recommended one marked."""
-    rows = list[list[str]]()
+    rows = []
     for candidate in card.ways:
         name, size, reread, *_ = _short_row(card, candidate)
         if candidate == card.best and card.pays:

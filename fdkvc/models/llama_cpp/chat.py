@@ -218,7 +218,7 @@ class LlamaText:
         start = self._next
         # 2. Decode in batches. For surprisal, the logits after every token are needed.
         rows = []
-        nats = list[float]()
+        nats = []
         previous_logits = self._logits
         predicts = self.surprisal == "model" and "surprisal" in self.policy.looks_at
         try:

@@ -214,7 +214,7 @@ class Chat:
 
     def unfinished(self) -> list[str]:
         """Return the caches whose answer was cut off, so that the model can go on with it."""
-        unfinished = list[str]()
+        unfinished = []
         for name in self._open:
             ended_by_model = self._logits[name].argmax() == self.model.tokens.end
             if not ended_by_model and not is_looping(self.caches[name].ids):

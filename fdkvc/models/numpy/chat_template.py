@@ -361,7 +361,7 @@ def _gaps(
     gaps = set[tuple[str, str, str]]()
     for (letters, end), rendering in renderings.items():
         names = [LETTERS[letter] for letter in letters]
-        read = dict[int, str]()
+        read = {}
         for number, name in enumerate(names):
             role = roles.role(names, number)
             if role == name:
@@ -465,7 +465,7 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
     roles = {passage: role for role, passages in messages for passage in passages}
     gap, *parts = _MARK.split(text or "")
     passages = dict[int, ReadPassage]()
-    texts = list[str]()
+    texts = []
     thought: tuple[int, str] | None = None  # whose thinking was read, and what was before it
     for mark, next_gap in zip(parts[::2], parts[1::2], strict=True):
         number = int(mark[1:-1])
@@ -533,7 +533,7 @@ class Template:
         renderings = []
         for (messages, _), text, plain_text in zip(conversations, texts, plain_texts, strict=False):
             rendering = _cut(text, messages)
-            words = dict[int, str]()
+            words = {}
             for role, passages in messages:
                 for passage in passages:
                     words[passage] = _words(role, passage, NO_MARGINS)

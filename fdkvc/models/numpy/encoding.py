@@ -106,8 +106,8 @@ class Encoding:
         """
         if not isinstance(recordings, LexicalRecordings):
             return recordings, []
-        fitting = list[Transcript]()
-        skipped = list[str]()
+        fitting = []
+        skipped = []
         for transcript in recordings.transcripts:
             try:
                 self.check(transcript)

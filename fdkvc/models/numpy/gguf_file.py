@@ -353,7 +353,7 @@ class _Header:
 
     def _named(self, count: int, read: Callable[[], Any]) -> dict[str, Any]:
         """Read `count` values, each after its name; no name may occur twice."""
-        values: dict[str, Any] = {}
+        values = {}
         for _ in range(count):
             name = self.text()
             if name in values:
@@ -397,7 +397,7 @@ class _Header:
         # A tokenizer has hundreds of thousands: each by `text` takes nearly twice as long.
         content = self.content
         place = self.place
-        texts = list[bytes]()
+        texts = []
         for _ in range(count):
             start = place + 8
             place = start + int.from_bytes(content[place:start], "little")

@@ -61,7 +61,7 @@ def tokenizer_content(fields: Mapping[str, Any], vocabulary: int) -> dict[str, A
         raise ValueError(
             f"its tokenizer has {len(tokens):,} tokens, but its embeddings are of {vocabulary:,}"
         )
-    added = dict[str, bool]()
+    added = {}
     for token, kind in zip(tokens, types, strict=True):
         if kind in (_CONTROL, _USER_DEFINED):
             added[token] = kind == _CONTROL

@@ -336,7 +336,7 @@ class Tokens:
 
     def _messages(self, ids: Sequence[int], kind: Kind | None) -> list[_Message]:
         """Return the messages of a passage, at least one."""
-        messages: list[_Message] = []
+        messages = []
         for start in range(len(ids)):
             for core, (message_kind, mark) in self._message_marks.items():
                 if tuple(ids[start : start + len(core)]) == core:

@@ -204,7 +204,7 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
     """
     first = transcript.turns[0].speaker.casefold()
     calls = {call.turn: call for call in transcript.calls}
-    labels: dict[int, str] = {}
+    labels = {}
     for index, turn in enumerate(transcript.turns):
         if index in calls:
             labels[index] = f"turn {index}: {calls[index].method}"

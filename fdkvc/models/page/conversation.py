@@ -11,7 +11,6 @@ from threading import Lock
 import numpy as np
 import streamlit as st
 
-from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.limits import (
     MAX_ANSWERS_MEGABYTES,
     MAX_BLOCK_LOGITS,
@@ -425,8 +424,8 @@ def _predicted(
     tokens = context.model.tokens
     shape = context.model.decoder.shape
     cache = context.caches[name].fork()
-    words = list[Predicted]()
-    nats = list[Floats]()
+    words = []
+    nats = []
     room = min(MAX_WRITTEN_TOKENS, shape.positions - context.longest)
     step = max(MAX_BLOCK_LOGITS // shape.vocabulary, 1)
     for encoded in passages:
@@ -436,8 +435,8 @@ def _predicted(
             break
         room -= len(ids)
         # 1. The nats of each token but the first, and the likeliest in its place.
-        lost_parts = list[Floats]()
-        best_parts = list[Ints]()
+        lost_parts = []
+        best_parts = []
         for first in range(0, len(ids), step):
             logits = read([cache], ids[first : first + step])
             targets = np.array(ids[first + 1 : first + step + 1], np.intp)

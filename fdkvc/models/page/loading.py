@@ -46,8 +46,8 @@ MODEL = Field(
 @cache
 def _stored_memory(names: tuple[str, ...]) -> tuple[Mapping[str, int], Mapping[str, str]]:
     """Return the bytes of memory that stored models take, and why others cannot be loaded."""
-    memory = dict[str, int]()
-    problems = dict[str, str]()
+    memory = {}
+    problems = {}
     for name in names:
         try:
             memory[name] = memory_needed(name)

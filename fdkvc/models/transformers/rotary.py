@@ -128,7 +128,7 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
         for hook in hooks:
             hook.remove()
     # 2. Make every rotation that these calls could mean.
-    tried: list[Rotation] = []
+    tried = []
     for call in calls[: len(calls) // 2]:  # those of the first pass
         if not any(kind in str(getattr(call[0], "rope_type", "")) for kind in MOVING):
             orders = product((False, True), ANGLE_COLUMNS, (False, True))

@@ -74,7 +74,7 @@ def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable =
         others[PUBLISHED] = called, (run.dialog, published, run.budget)
     if not others:
         return NO_GHOST
-    runs = dict[str, StageRun]()
+    runs = {}
     labels = {ALONE: "nothing"}
     for name, (called, other) in others.items():
         runs[name] = load_run(*other, run.optional)

@@ -121,7 +121,7 @@ def read_heads(reading: DialogToRead, **execution: Unpack[Execution]) -> ReadDia
         recordings = tuple(read_dialog(model, transcript, layers, on_read))
     except CancelledError:
         return None
-    heads = dict[int, str]()
+    heads = {}
     for row, head in np.ndindex(len(layers), shape.kv_heads):
         layer = layers[row]
         heads[layer * shape.kv_heads + head] = f"layer {layer}, head {head}"
