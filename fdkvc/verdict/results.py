@@ -253,7 +253,7 @@ class ReplayRun(Run):
     def with_read(self, read: ModelRead, **execution: Unpack[Execution]) -> Self:
         """Return the run with what a model has read; sizes that it found are replayed by words."""
         tried = {*zip(self.table.policy, self.table.budget, strict=True)}
-        next_tries = {}
+        next_tries = dict[str, int]()
         for name, size in read.sizes.items():
             if size is not None and (name, size) not in tried:
                 next_tries[name] = size
