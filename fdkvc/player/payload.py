@@ -186,9 +186,16 @@ def _course(run: StageRun) -> Mapping[str, Any]:
     for turn in turns:
         view = turn_view(trace, run.dialogs, 0, turn)
         rows.append((view.places, max(view.policy.page_size, 1), view.cutoff, view.digits))
-    by_turn = zip(("budgets", "pages", "cutoffs", "digits"), zip(*rows, strict=True), strict=True)
+    budgets, pages, cutoffs, digits = zip(*rows, strict=True)
     counts = np.bincount(run.entries["turn"], minlength=len(turns))
-    return {**course, **dict(by_turn), "counts": counts.tolist()}
+    return {
+        **course,
+        "budgets": budgets,
+        "pages": pages,
+        "counts": counts.tolist(),
+        "cutoffs": cutoffs,
+        "digits": digits,
+    }
 
 
 def _lane(run: StageRun) -> Mapping[str, Any]:
@@ -214,7 +221,8 @@ def _lines(turns: pd.DataFrame, lines: Sequence[Line]) -> list[Mapping[str, Any]
     packed_lines: list[Mapping[str, Any]] = []
     for line in lines:
         numbers = turns[line.field].tolist()
-        packed_lines.append({**vars(line), "values": [None if isnan(x) else x for x in numbers]})
+        values = [None if isnan(x) else x for x in numbers]
+        packed_lines.append({**vars(line), "values": values})
     return packed_lines
 
 
@@ -227,7 +235,8 @@ def _columns(entries: pd.DataFrame, terms: Sequence[str]) -> list[NDArray[Any]]:
     flags = flags | rule.to_numpy(np.uint8) << RULE_BIT
     flags |= entries["protected"].to_numpy(np.uint8) << PROTECTED_BIT
     # A negative difference wraps around, as does the sum in the browser.
-    token = np.diff(entries["token"].to_numpy(np.int64), prepend=0).astype(np.uint32)
+    tokens = entries["token"].to_numpy(np.int64)
+    token = np.diff(tokens, prepend=0).astype(np.uint32)
     parts = terms if len(terms) > 1 else ()  # a single term is the score
     numbers = [entries[name].to_numpy(np.float32) for name in ("score", *parts)]
     return [token, flags.astype(np.uint8), *numbers]

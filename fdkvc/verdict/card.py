@@ -343,7 +343,8 @@ def _with_costs(
     size = candidate.tried
     needs = arguments[(arguments.policy == name) & (arguments.budget == size)]
     rows = table[(table.policy == name) & (table.budget == size)]
-    reread, refused = (rows[rows.metric == metric].value.mean() for metric in (REREAD, REFUSED))
+    reread = rows[rows.metric == REREAD].value.mean()
+    refused = rows[rows.metric == REFUSED].value.mean()
     clears = read_policy(name).clears_results and len(least_lengths)
     return replace(
         candidate,

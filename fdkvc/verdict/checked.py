@@ -460,8 +460,9 @@ def _right_values(table: pd.DataFrame) -> float:
 
 def _sized(next_tries: Mapping[str, int], ratio: float) -> Sized:
     """Return the run of some policies, at so many times their sizes."""
+    policies = tuple(map(read_policy, next_tries))
     sizes = tuple(max(1, round(ratio * size)) for size in next_tries.values())
-    return Sized(tuple(map(read_policy, next_tries)), tuple(sorted({*sizes})), sizes=sizes)
+    return Sized(policies, tuple(sorted({*sizes})), sizes=sizes)
 
 
 def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Reading]:
@@ -473,8 +474,9 @@ def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Rea
     table = table[evicting & table.metric.isin((KL, RIGHT))]
     readings = {}
     for name, rows in table.groupby("policy", sort=False):
-        kl, right = (rows[rows.metric == metric] for metric in (KL, RIGHT))
+        kl = rows[rows.metric == KL].value
+        right = rows[rows.metric == RIGHT]
         right_values = round(float((right.value * right["count"]).sum()))
         values = int(right["count"].sum())
-        readings[str(name)] = Reading(right_values, values, float(kl.value.mean()), len(kl))
+        readings[str(name)] = Reading(right_values, values, float(kl.mean()), len(kl))
     return readings

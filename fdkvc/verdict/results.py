@@ -342,7 +342,7 @@ def replay_grid(
     paired = paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
-    headings = [_heading(name, int(n)) for name, n in zip(table.metric, table.n, strict=True)]
+    headings = [*map(_heading, table.metric, table.n.astype(int))]
     names = ["policy"] if metric else ["metric", "policy"]
     labelled = table.assign(metric=headings)
     label = "budget {}".format
@@ -379,8 +379,12 @@ def sources_grid(by_source: pd.DataFrame, settings: Replay, budget: int) -> Grid
     titles = {policy.name: policy.title for policy in settings.policies}
     grid = pivot(table, figures(table), ["source", "mentioned"], "policy", titles.__getitem__)
     counted = table.drop_duplicates(["source", "mentioned"]).astype(str)
-    names = {"arguments": "arguments", "dialogs": "n", "clusters": "services"}
-    return grid.beside({name: counted[column].tolist() for name, column in names.items()})
+    counts = {
+        "arguments": counted.arguments.tolist(),
+        "dialogs": counted.n.tolist(),
+        "clusters": counted.services.tolist(),
+    }
+    return grid.beside(counts)
 
 
 def forgotten_text(run: ReplayRun) -> str:

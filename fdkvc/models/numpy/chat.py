@@ -40,7 +40,8 @@ def generate(
     """
     unfinished = list(range(len(caches)))
     for count in range(1, most + 1):
-        chosen = dict(zip(unfinished, logits[unfinished].argmax(axis=-1).tolist(), strict=True))
+        likeliest = logits[unfinished].argmax(axis=-1).tolist()
+        chosen = dict(zip(unfinished, likeliest, strict=True))
         unfinished = [index for index, token in chosen.items() if token != tokens.end]
         if unfinished:
             ids = np.array([chosen[index] for index in unfinished])[:, None]
@@ -103,8 +104,9 @@ def first_writer(tokens: Tokens, logits: Floats) -> Writer:
     In a chat template both begin with the same mark, so this says words; a passage becomes a call
     once it has the whole mark of one (`Chat._write`).
     """
-    calls = logits[tokens.marks["call"][0]] > logits[tokens.marks["system"][0]]
-    return "call" if calls else "system"
+    call, *_ = tokens.marks["call"]
+    words, *_ = tokens.marks["system"]
+    return "call" if logits[call] > logits[words] else "system"
 
 
 @dataclass(frozen=True)

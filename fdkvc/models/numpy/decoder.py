@@ -132,7 +132,8 @@ class Decoder:
         shape = self.shape
         n = ids.shape[1]
         # e^(iφ) of the positions (C, n, 1, h / 2); queries and keys are rotated by it, values not.
-        rotation = self._rotation(np.array([[cache.count] for cache in caches]) + np.arange(n))
+        counts = np.array([[cache.count] for cache in caches])
+        rotation = self._rotation(counts + np.arange(n))
         x = self.embeddings[ids]  # the hidden states (C, n, d)
         rotated = shape.heads + shape.kv_heads  # heads of queries and keys, which come first
         for number, layer in enumerate(self.layers):
@@ -155,7 +156,8 @@ class Decoder:
             ]
             x += self._product(np.stack(mixed), layer.output)
             # 3. The feed-forward network.
-            gate, values_up = np.split(self._product(self._normed(x), layer.gate_up), 2, axis=-1)
+            inner = self._product(self._normed(x), layer.gate_up)
+            gate, values_up = np.split(inner, 2, axis=-1)
             x += self._product(silu(gate, values_up), layer.down)
         # Logits only of the last tokens, if the caller needs no others: V is large.
         x = self._normed(x[:, n - last :] if last is not None else x)
@@ -175,8 +177,9 @@ class Decoder:
         return flat.reshape(*x.shape[:-1], weights.shape[1])
 
     def _normed(self, x: Floats) -> Floats:
-        squares = np.einsum("...d,...d->...", x, x)[..., None] / np.float32(x.shape[-1])
-        share: Floats = 1 / np.sqrt(squares + np.float32(self.shape.epsilon))
+        squares = np.einsum("...d,...d->...", x, x)[..., None]
+        mean_square = squares / np.float32(x.shape[-1])
+        share: Floats = 1 / np.sqrt(mean_square + np.float32(self.shape.epsilon))
         return x * share
 
     def _rotation(self, positions: Ints) -> NDArray[np.complex64]:

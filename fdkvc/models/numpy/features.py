@@ -20,7 +20,8 @@ def with_new(
     """
     for name in ("speakers", "kinds"):
         if features.get(name, np.empty(0)).size and name in new:
-            new = {**new, name: np.where(new[name] == -1, features[name][-1], new[name])}
+            unknown = new[name] == -1
+            new = {**new, name: np.where(unknown, features[name][-1], new[name])}
     if "tools" in new:
         new = {**new, "tools": _with_tools_of_results(features, new)}
     joined = dict(new)

@@ -127,8 +127,8 @@ class HeadTokens:
 
             def cosines(hidden: Floats) -> Floats:
                 lengths = np.linalg.norm(hidden, axis=-1) * np.linalg.norm(mean, axis=-1)
-                products = (mean @ hidden.swapaxes(1, 2))[:, 0] / np.where(lengths > 0, lengths, 1)
-                return self._per_row(products)
+                products = (mean @ hidden.swapaxes(1, 2))[:, 0]
+                return self._per_row(products / np.where(lengths > 0, lengths, 1))
 
             of_tokens = np.concatenate([cosines(slot_vectors), cosines(new)], axis=1)
             return np.pad(of_tokens, [(0, 0), (0, 1)])[:, None]
@@ -145,9 +145,8 @@ class HeadTokens:
         def of_layer(layer: Vectors) -> Floats:
             slot_vectors = layer("hidden", "slots")
             new = layer("hidden", "turn")
-            return np.concatenate(
-                [slot_vectors, np.broadcast_to(new, (len(slot_vectors), *new.shape[1:]))], axis=1
-            )
+            new = np.broadcast_to(new, (len(slot_vectors), *new.shape[1:]))
+            return np.concatenate([slot_vectors, new], axis=1)
 
         return self._by_layer(of_layer)
 

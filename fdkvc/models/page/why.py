@@ -88,10 +88,11 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         places = places.where(top_words.end > answered.prompt_end, PROMPT)
         columns = _columns(top_words, [speakers[place] for place in places])
         unreadable_words = evicted[~readable]
-        shares = {column: float(unreadable_words[name].sum()) for column, name in SHARES.items()}
-        last = {"word": OTHERS, **{name: percent(share, 1) for name, share in shares.items()}}
+        others = {"word": OTHERS}
+        for column, name in SHARES.items():
+            others[column] = percent(float(unreadable_words[name].sum()), 1)
         for column, cells in columns.items():
-            cells.append(last.get(column, ""))
+            cells.append(others.get(column, ""))
         show_grid(columns, "Evicted words that would have received attention")
     return {"why.csv": table}
 
@@ -111,7 +112,8 @@ def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.W
 
 def _first_changed(answered: Answered, name: str) -> int:
     """Return the first word that differs from the full cache, or else the middle one."""
-    words, full = ([word.text for word in answer_words(answered, cache)] for cache in (name, FULL))
+    words = [word.text for word in answer_words(answered, name)]
+    full = [word.text for word in answer_words(answered, FULL)]
     changed = causes.changed_words(words, full)
     return changed.index(True) if True in changed else len(words) // 2
 
@@ -126,7 +128,8 @@ def _attention_sentence(
         return Markdown("Nothing was evicted before {} wrote {}.").format(title, written_word)
     # The most important word: a readable one, if there is any.
     readable = lost.word.map(causes.is_readable)
-    top_word = (lost[readable] if readable.any() else lost).nlargest(1, "all_there").iloc[0]
+    important_words = lost[readable] if readable.any() else lost
+    top_word = important_words.nlargest(1, "all_there").iloc[0]
     eviction_turns = causes.turns_in_words(top_word.first_evicted_in, top_word.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "

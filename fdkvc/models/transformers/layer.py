@@ -131,7 +131,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         else:
             empty = empty.repeat_interleave(heads // empty.shape[1], dim=1)
         if flash:
-            new = empty.new_ones(len(query), turn) if mask is None else mask[:, -turn:].bool()
+            new = empty.new_ones(len(query), turn)
+            if mask is not None:
+                new = mask[:, -turn:].bool()
             return torch.cat([~empty[:, 0], new], dim=1)
         if mask is None:  # what a token sees of the turn is masked elsewhere, if at all
             mask = query.new_zeros((len(query), 1, 1, turn))
@@ -139,7 +141,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         if mask.dtype != torch.bool:
             slots = mask.new_zeros(()).where(slots, torch.finfo(mask.dtype).min)
         shape = (len(query), heads, query.shape[2], -1)
-        return torch.cat([slots.expand(shape), mask[..., -turn:].expand(shape)], dim=-1)
+        of_turn = mask[..., -turn:]
+        return torch.cat([slots.expand(shape), of_turn.expand(shape)], dim=-1)
 
     def add_vectors(self, **vectors: Any) -> None:
         """Add vectors of the pass's tokens (B, heads, n, ·), besides their keys and values."""
@@ -266,7 +269,9 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     def _columns(self, text: int) -> Ints:
         """Return where in `_all` the entries and tokens of a text are, without padding."""
         slots = self._sizes[text] if self._sizes else 0
-        turn = np.arange(self.turn) if self.real is None else np.flatnonzero(self.real[text])
+        turn = np.arange(self.turn)
+        if self.real is not None:
+            turn = np.flatnonzero(self.real[text])
         return np.concatenate([np.arange(slots), self.held + turn])
 
     def _kept_states(self, text: int, places: Ints) -> tuple[Any, Ints]:
@@ -274,7 +279,8 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         stored, turn, state_of = self.states(text)
         states = torch.cat([stored, turn])
         # The index of each place's state among these, of which the turn's are the last.
-        new = np.broadcast_to(len(stored) + np.arange(len(turn)), (len(state_of), len(turn)))
+        new = len(stored) + np.arange(len(turn))
+        new = np.broadcast_to(new, (len(state_of), len(new)))
         index = np.concatenate([state_of, new], axis=1)
         index = np.take_along_axis(index, np.maximum(places, 0), axis=1)
         is_used = np.zeros(len(states), np.bool_)
@@ -313,7 +319,8 @@ def _gathered(entries: Any, places: Any) -> Any:
     group = entries.shape[1] // places.shape[1]  # heads of a group keep the same
     if group > 1:
         places = places.repeat_interleave(group, dim=1)
-    return entries.gather(2, places[..., None].expand(-1, -1, -1, entries.shape[-1]))
+    index = places[..., None].expand(-1, -1, -1, entries.shape[-1])
+    return entries.gather(2, index)
 
 
 def kind_of(layer: Any) -> str:

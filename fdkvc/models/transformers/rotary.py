@@ -143,11 +143,11 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
             raise ValueError(NOT_ROTARY)
         if torch.equal(keys, turned):
             continue
-        errors = [_error(rotation, keys, turned) for rotation in tried]
-        error, index = min(zip(errors, range(len(tried)), strict=True), default=(1.0, 0))
-        if not error <= tolerance:  # nor if it is not a number
+        errors = [_error(rotation, keys, turned) for rotation in tried] or [1.0]
+        smallest_error = min(errors)
+        if not smallest_error <= tolerance:  # nor if it is not a number
             raise ValueError(NOT_ROTARY)
-        yield layer, tried[index]
+        yield layer, tried[errors.index(smallest_error)]
 
 
 def _error(rotation: Rotation, keys: Any, turned: Any) -> float:
