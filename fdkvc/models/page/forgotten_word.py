@@ -73,8 +73,8 @@ def show_forgotten_word(page: str) -> None:
         )
         model = recorded.model.partition("-")[0]
         words = (
-            f"Recorded with {model}. FIFO keeps the newest tokens, H2O half newest and half those "
-            "with the most attention so far. Dashed words are not those of the full cache."
+            f"Recorded with {model}. FIFO keeps the newest tokens, H2O also those with the most "
+            "attention. Dashed: not as with the full cache."
         )
         st.caption(plain(restored_sentence(recorded) if restored else words))
         st.page_link(
