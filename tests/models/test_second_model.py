@@ -77,6 +77,5 @@ def test_documents_have_the_shipped_figures() -> None:
         assert table in results
     assert (
         "agrees in 7 of 12 comparisons, differs in 3 and leaves 2 open (20 dialogs of SGD, 6 "
-        "dialogs of BFCL and 4 dialogs of τ-bench)"
-        in second_model_sentence()
+        "dialogs of BFCL and 4 dialogs of τ-bench)" in second_model_sentence()
     )
