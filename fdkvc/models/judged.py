@@ -129,14 +129,18 @@ def judged_sentence() -> str:
     shares = right_rows().set_index("policy")["mean"]
     named_shares = shares[[NEWEST, MESSAGES, "fd-kvc", UNREINFORCED]]
     newest, dropped, published, plain = map(percent, named_shares)
+    best = right_rows().iloc[0]
+    close = ""
+    if best.policy != NEWEST and best.ci_low <= shares[NEWEST]:
+        close = f" ({read_policy(best.policy).title} {percent(best['mean'])}, too close to call)"
     longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
     longer_shares = longer.set_index("policy")["mean"]
     return (
         f"Keep the first four tokens and the newest ({read_policy(NEWEST).title}). In service "
         f"dialogs, with room for {ENTRIES} tokens, SmolLM2 then gets right {newest} of the values "
-        f"that it gets right with the full cache; with the oldest messages dropped, {dropped}. In "
-        f"long conversations full of tool calls ({LONGER}) also keep what got most attention: "
-        f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} right, "
+        f"that it gets right with the full cache{close}; with the oldest messages dropped, "
+        f"{dropped}. In long conversations full of tool calls ({LONGER}) also keep what got most "
+        f"attention: {read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} right, "
         f"{read_policy(NEWEST).title} {percent(longer_shares[NEWEST])}. FD-KVC gets {published} in "
         f"service dialogs, and {plain} without its reinforcement (α₀ = 0)."
     )
