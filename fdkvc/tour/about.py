@@ -1,4 +1,4 @@
-"""The method, how to cite it, its limitations, and what this project does not show."""
+"""What this project does not show, the method, its limitations, and how to cite it."""
 
 from pathlib import Path
 
@@ -9,7 +9,22 @@ from fdkvc.ui.frame import panel, side_by_side
 from fdkvc.ui.markdown import Markdown, plain, sections
 
 
-def show_method() -> None:
+def show_text() -> None:
+    """Show what this project does not show, one turn of the method, and the rest of the text."""
+    limits, *others = sections(Path(__file__).with_name("about.md"))
+    _show_section(*limits)
+    st.header("The method: one turn", anchor=False)
+    _show_method()
+    for section in others:
+        _show_section(*section)
+
+
+def _show_section(title: str, body: Markdown) -> None:
+    st.header(plain(title), anchor=False)
+    st.markdown(plain(body))
+
+
+def _show_method() -> None:
     """Show one turn of FD-KVC in its equations."""
     policy = policy_named("fd-kvc")
     st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
@@ -19,10 +34,3 @@ def show_method() -> None:
                 title = Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source)
                 st.markdown(plain(title))
                 st.latex(step.equation)
-
-
-def show_text() -> None:
-    """Show how to cite the paper, its limitations, and what this project does not show."""
-    for title, body in sections(Path(__file__).with_name("about.md")):
-        st.header(plain(title), anchor=False)
-        st.markdown(plain(body))

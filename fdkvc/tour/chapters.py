@@ -215,10 +215,10 @@ def _sinks() -> Chapter:
         "A head of a pretrained model that finds nothing to attend to puts its attention on the "
         "first tokens, whatever they say: they are attention sinks.",
         f"SmolLM2 read {dialogs} with room for {ENTRIES} tokens in each head. {losing.title} "
-        f"evicts the first tokens, and {lost} of its likeliest next tokens are no longer those "
-        "with the full cache.",
+        f"evicts the first tokens, and {lost} of the next tokens that it would write come out "
+        "different from those with the full cache.",
         f"{healing.title} is {losing.title} that keeps the first "
-        f"{healing.settings['sinks'].default}: {healed} change, for all else that it evicts.",
+        f"{healing.settings['sinks'].default}: only {healed} come out different.",
     )
     link = {"model": "smollm2", "file": "birthday", "policies": "fifo,h2o"}
     trial = "read what this model answers without a word that was evicted"
