@@ -10,18 +10,15 @@ from fdkvc.ui.markdown import Markdown, plain, sections
 
 
 def show_text() -> None:
-    """Show what this project does not show, one turn of the method, and the rest of the text."""
-    limits, *others = sections(Path(__file__).with_name("about.md"))
-    _show_section(*limits)
+    """Show what this project does not show, one turn of the method, and the rest once opened."""
+    (title, limits), *others = sections(Path(__file__).with_name("about.md"))
+    st.header(plain(title), anchor=False)
+    st.markdown(plain(limits))
     st.header("The method: one turn", anchor=False)
     _show_method()
-    for section in others:
-        _show_section(*section)
-
-
-def _show_section(title: str, body: Markdown) -> None:
-    st.header(plain(title), anchor=False)
-    st.markdown(plain(body))
+    for title, body in others:
+        with st.expander(plain(title)):
+            st.markdown(plain(body))
 
 
 def _show_method() -> None:
