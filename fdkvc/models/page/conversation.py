@@ -295,7 +295,7 @@ class Answered:
         texts = []
         for index in range(len(self.chat.passages[name]))[first:end]:
             writer, _, _ = self.chat.passages[name][index]
-            texts.append((writer, self.chat.text(name, index)))
+            texts.append((writer, self.chat.text(name, passage=index)))
         return texts
 
     @property
