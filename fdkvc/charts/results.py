@@ -56,14 +56,17 @@ def budgets_chart(
     tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="dialogs")]
     layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 40, legend)
     color = alt.Color("policy:N", scale=tints, legend=legend)
-    read = base.properties(data=alt.NamedData("readings")).encode(color=color)
-    ends = {"y": alt.Y("ci_low:Q", scale=between(domain)), "y2": "ci_high"}
-    layers.append(read.mark_rule(strokeWidth=2, aria=False).encode(**ends))
-    square = read.mark_point(shape="square", size=130, filled=True, opacity=1)
-    layers.append(square.encode(y=y, tooltip=[*words, *mean_tips(".1%")]))
+    # Of a layer without points a reader of the screen would say that it is a symbol, and not which.
+    if len(readings):
+        read = base.properties(data=alt.NamedData("readings")).encode(color=color)
+        ends = {"y": alt.Y("ci_low:Q", scale=between(domain)), "y2": "ci_high"}
+        layers.append(read.mark_rule(strokeWidth=2, aria=False).encode(**ends))
+        square = read.mark_point(shape="square", size=130, filled=True, opacity=1)
+        layers.append(square.encode(y=y, tooltip=[*words, *mean_tips(".1%")]))
     marked = base.properties(data=alt.NamedData("marks"))
-    ring = marked.mark_point(size=260, strokeWidth=3, color=theme.ink, opacity=1)
-    layers.append(ring.encode(y=y, tooltip=["label:N", *words, *mean_tips(".1%", False)]))
+    if len(marks):
+        ring = marked.mark_point(size=260, strokeWidth=3, color=theme.ink, opacity=1)
+        layers.append(ring.encode(y=y, tooltip=["label:N", *words, *mean_tips(".1%", False)]))
     middle = (budgets[0] * budgets[-1]) ** 0.5
     for mark in marks.itertuples():
         label = marked.transform_filter(alt.datum.label == mark.label)
