@@ -23,7 +23,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    ViewportSize,
+    expect,
+)
 
 from benchmarks.live_app import HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
@@ -38,6 +46,20 @@ PATIENCE = 40_000
 """Milliseconds for whatever is waited for: a busy machine is slow, and no less right."""
 
 expect.set_options(timeout=PATIENCE)
+
+NEXT_FRAME = "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
+
+
+def choose_option(box: Locator, option: Locator) -> None:
+    """Choose an option of a list.
+
+    An open list closes when the page scrolls, and the browser tells of that only with its next
+    frame: so the list is in sight, and a frame passes, before it is opened.
+    """
+    box.scroll_into_view_if_needed()
+    box.page.evaluate(NEXT_FRAME)
+    box.click()
+    option.click()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, Page, TimeoutError, expect
+from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.conversations.formats import EXAMPLES, read_file
@@ -26,7 +25,7 @@ from fdkvc.policies import policy_named
 from fdkvc.verdict.card import Way
 from fdkvc.verdict.settings import settings_of
 from tests.browser.address import expect_linked
-from tests.browser.conftest import WIDE
+from tests.browser.conftest import WIDE, choose_option
 from tests.browser.test_every_page import PHONE
 
 DIALOGS = read_file(EXAMPLES / "dialogues.json")
@@ -57,14 +56,8 @@ NEEDED = ".demands:not([hidden]) [data-token]:not([hidden])"
 
 
 def underline(page: Page, policy: str) -> None:
-    option = page.get_by_role("option", name=f"Show {policy}", exact=True)
-    for _ in range(4):  # a list that opens while the page runs again may close
-        page.get_by_role("combobox", name="Show", exact=True).click()
-        page.wait_for_timeout(1000)
-        if option.is_visible():
-            break
-        page.keyboard.press("Escape")
-    option.click()
+    box = page.get_by_role("combobox", name="Show", exact=True)
+    choose_option(box, page.get_by_role("option", name=f"Show {policy}", exact=True))
     expect(page.locator(".who .of")).to_contain_text(policy)
     settled(page)
 
@@ -234,14 +227,8 @@ def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothi
 
 
 def choose_file(page: Page, label: str) -> None:
-    """Choose a file; a verdict that ends runs the page again, which closes an open list."""
     box = page.get_by_role("combobox", name="File", exact=True)
-    option = page.get_by_role("option", name=re.compile(label))
-    for _ in range(3):
-        box.click()
-        with suppress(TimeoutError):
-            return option.click(timeout=5000)
-    return option.click()
+    choose_option(box, page.get_by_role("option", name=re.compile(label)))
 
 
 @pytest.mark.long

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
-from playwright.sync_api import TimeoutError as TimedOut
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from benchmarks.live_app import settled
 from fdkvc.policies import POLICIES
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.browser.address import expect_linked
+from tests.browser.conftest import choose_option
 
 pytestmark = pytest.mark.long
 
@@ -52,13 +51,8 @@ def control(page: Page, label: str) -> Locator:
 
 def choose(page: Page, label: str, option: str) -> None:
     """Choose an option of one of the sidebar's lists."""
-    wanted = page.get_by_role("option", name=option, exact=True)
-    settled(page)
-    for _ in range(3):  # a run of the page that begins late closes the list again
-        control(page, label).press("ArrowDown")  # a click may miss: heights above it change
-        with contextlib.suppress(TimedOut):
-            return wanted.click(timeout=5_000)
-    raise AssertionError(f"the list {label!r} does not stay open")
+    box = control(settled(page), label)
+    choose_option(box, page.get_by_role("option", name=option, exact=True))
 
 
 def step_to(page: Page, *turns: int) -> None:
