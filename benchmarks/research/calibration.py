@@ -20,7 +20,7 @@ import pandas as pd
 
 from fdkvc.conversations.formats import read_dialogs
 from fdkvc.conversations.lexical import LexicalRecordings
-from fdkvc.conversations.replay import Replay, replay
+from fdkvc.conversations.replay import Replay, replay_arguments
 from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES
 from fdkvc.core.transcripts import Transcript
@@ -29,7 +29,7 @@ from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.card import Card, find_card, ways_for
 from fdkvc.verdict.model_shape import SHAPES
-from fdkvc.verdict.search import VECTORS, call_recalls, dialog_lengths, find_sizes
+from fdkvc.verdict.search import VECTORS, dialog_lengths, find_sizes, needed_values
 
 FILES, OF, TARGET = 10, 5, 0.95
 """Draws from each file, conversations of a draw, and the share to hold."""
@@ -83,8 +83,9 @@ def held(card: Card, dialogs: Sequence[Transcript]) -> float:
     assert card.best is not None
     assert card.best.size is not None
     settings = Replay((read_policy(card.best.policy),), (card.best.size,))
-    table = replay(settings, LexicalRecordings(dialogs, 0, Encoding()), workers=1)
-    return float(call_recalls(table).value.mean())
+    recordings = LexicalRecordings(dialogs, 0, Encoding())
+    _, arguments = replay_arguments(settings, recordings, workers=1)
+    return float(needed_values(arguments).kept.mean())
 
 
 def tried(dialogs: Sequence[Transcript], half: str) -> list[float]:

@@ -53,7 +53,7 @@ def budgets_chart(
     legend = policy_legend(policies)
     words: list[str | alt.Tooltip] = ["policy:N"]
     words.append(alt.Tooltip("budget:Q", title="tokens", format=",d"))
-    tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="dialogs")]
+    tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="values")]
     layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 40, legend)
     color = alt.Color("policy:N", scale=tints, legend=legend)
     # Of a layer without points a reader of the screen would say that it is a symbol, and not which.
@@ -76,7 +76,7 @@ def budgets_chart(
             align=side, dy=above, color=theme.ink, fontWeight="bold", fontSize=12
         )
         layers.append(text.encode(y=y, text="label:N"))
-    subtitle = "mean over the conversations" + "; squares: read by a model" * bool(len(readings))
+    subtitle = "squares: read by a model" if len(readings) else "of all that calls need"
     data = {"budgets": table, "readings": readings, "marks": marks}
     return single(theme, data, *layers, height=280, title=panel_title(title, subtitle))
 

@@ -26,9 +26,9 @@ from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import (
     REFUSED,
-    call_recalls,
     halves_of,
-    mean_recalls,
+    kept_shares,
+    needed_values,
     sees_vectors,
     smallest_enough,
 )
@@ -254,9 +254,9 @@ def _loses_more(candidate: Way, best: Way) -> bool:
     return candidate.reading.kl > best.reading.kl + CLEARLY
 
 
-def smallest_size(rows: pd.DataFrame, target: float) -> int | None:
-    """Return the smallest size whose mean recall is enough, as are those of all larger ones."""
-    return smallest_enough(mean_recalls(rows), target)
+def smallest_size(values: pd.DataFrame, target: float) -> int | None:
+    """Return the smallest size that keeps enough of some values, as do all larger ones."""
+    return smallest_enough(kept_shares(values), target)
 
 
 def find_card(
@@ -278,38 +278,38 @@ def find_card(
     clearing of results removes. With `own_tokens`, they are those of the model of this shape.
     """
     table, arguments = tables
-    recalls = call_recalls(table)
     tokens = float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
-    recalls = recalls[recalls.policy.isin([*by_name])]
+    values = needed_values(arguments)
+    values = values[values.policy.isin([*by_name])]
     candidates = []
     worded = []
-    for name, rows in recalls.groupby("policy", sort=False):
+    for name, rows in values.groupby("policy", sort=False):
         policy = by_name[str(name)]
-        means = mean_recalls(rows)
+        shares = kept_shares(rows)
         reading = None if read is None else read.scores.get(policy.name)
-        candidate = _sized_way(policy, means, smallest_size(rows, target), tokens)
+        candidate = _sized_way(policy, shares, smallest_size(rows, target), tokens)
         candidate = _with_costs(candidate, table, arguments, least_lengths)
         candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         worded.append(candidate)
         if read is not None and policy.name in read.sizes:
-            candidate = _sized_way(policy, means, read.sizes[policy.name], tokens)
+            candidate = _sized_way(policy, shares, read.sizes[policy.name], tokens)
             candidate = _with_costs(candidate, table, arguments, least_lengths)
             candidate = replace(candidate, reading=reading, sized_by_model=True)
         candidates.append(candidate)
     candidates.sort(key=_order)
     worded.sort(key=_order)
-    if recalls.empty:
+    if values.empty:
         candidates = ways_without_calls([*by_name.values()], tokens, read)
-    by_words = None if recalls.empty else chosen_way(worded, tokens)
+    by_words = None if values.empty else chosen_way(worded, tokens)
     best = by_words if read is None else judged_way(candidates, by_words, read, tokens)
-    dialogs = recalls.drop_duplicates("dialog")
+    dialogs = values.drop_duplicates("dialog")
     # What is chosen on one half: any way that words may choose, or the one that the model chose.
     chosen = [best] if best != by_words else candidates
     promise = None
     if best is not None and not best.sized_by_model:
         by_text = [candidate for candidate in chosen if candidate and not candidate.guessed]
-        promise = promised(by_text, recalls, arguments, target, tokens)
+        promise = promised(by_text, values, arguments, target, tokens)
     return Card(
         tuple(candidates),
         best,
@@ -327,10 +327,10 @@ def find_card(
     )
 
 
-def _sized_way(policy: Policy, means: Mapping[int, float], size: int | None, tokens: float) -> Way:
+def _sized_way(policy: Policy, shares: Mapping[int, float], size: int | None, tokens: float) -> Way:
     """Return a way at its size, or else at the size at which it keeps most."""
-    tried = size or max(means, key=means.__getitem__)
-    recall = means.get(tried, math.nan)
+    tried = size or max(shares, key=shares.__getitem__)
+    recall = shares.get(tried, math.nan)
     stored = policy.slots(tried, 1, 1)
     return Way(policy.name, size, recall, min(float(stored), tokens), tried)
 
@@ -471,7 +471,7 @@ def forgets_most(arguments: pd.DataFrame) -> str:
 
 def promised(
     chosen_ways: Sequence[Way],
-    recalls: pd.DataFrame,
+    values: pd.DataFrame,
     arguments: pd.DataFrame,
     target: float,
     tokens: float,
@@ -481,9 +481,9 @@ def promised(
     None if a half alone chooses none. The interval is the wider one of that over clusters, if there
     are enough, and of Wilson's for as many calls.
     """
-    halves = halves_of(recalls)
-    half = recalls.dialog.map(halves)
-    values = []
+    halves = halves_of(values)
+    half = values.dialog.map(halves)
+    kept_values = []
     services = []
     calls = 0
     for half_number in (0, 1):
@@ -491,27 +491,27 @@ def promised(
         for candidate in chosen_ways:
             name = candidate.policy
             refused = candidate.refused
-            rows = recalls[(recalls.policy == name) & (half != half_number)]
+            rows = values[(values.policy == name) & (half != half_number)]
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
-                recall = rows[rows.budget == size].value.mean()
+                recall = rows[rows.budget == size].kept.mean()
                 slots = float(min(size, tokens))
                 chosen.append(Way(name, size, recall, slots, size, refused=refused))
         choice = chosen_way(sorted(chosen, key=_order), tokens)
         if choice is None:  # the half that needs most would be told of, but would choose nothing
             return None
-        test_rows = recalls[(recalls.policy == choice.policy) & (recalls.budget == choice.size)]
+        test_rows = values[(values.policy == choice.policy) & (values.budget == choice.size)]
         test_rows = test_rows[test_rows.dialog.map(halves) == half_number]
-        values += test_rows.value.tolist()
+        kept_values += test_rows.kept.tolist()
         services += test_rows.services.tolist()
         needs = arguments[(arguments.policy == choice.policy) & (arguments.budget == choice.size)]
         needs = needs[needs.dialog.isin(test_rows.dialog)]
         calls += len(needs.drop_duplicates(["dialog", "turn", "call", "call_number"]))
-    if not values or not calls:
+    if not kept_values:
         return None
-    mean = float(np.mean(values))
+    mean = float(np.mean(kept_values))
     low, high = share_interval(round(mean * calls), calls)
-    interval = cluster_mean(values, services).interval
+    interval = cluster_mean(kept_values, services).interval
     if not math.isnan(interval[0]):
         low = min(low, max(interval[0], 0.0))
         high = max(high, min(interval[1], 1.0))

@@ -36,7 +36,7 @@ from fdkvc.runs.jobs import Execution
 from fdkvc.runs.record import Record
 from fdkvc.verdict.card import TARGETS, Card, ModelRead, find_card
 from fdkvc.verdict.model_shape import ModelShape
-from fdkvc.verdict.search import RECALL, Tables, cases_at, dialog_lengths, find_sizes, least_lengths
+from fdkvc.verdict.search import Tables, cases_at, dialog_lengths, find_sizes, least_lengths
 from fdkvc.verdict.sentences import (
     card_record,
     card_sentences,
@@ -420,8 +420,8 @@ def summary_text(run: ReplayRun) -> str:
     """Return what was asked for, in few lines: the recall of calls, and the metrics chosen."""
     measured = run.table.dropna(subset="value").groupby("metric", sort=False).dialog.nunique()
     metrics = [*measured.index[:1]]
-    if RECALL in measured:
-        metrics = [RECALL]
+    if "call_recall" in measured:
+        metrics = ["call_recall"]
     for name in measured.index:
         if late_metric(name).key in run.settings.metrics:
             metrics.append(name)

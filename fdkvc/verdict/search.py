@@ -15,6 +15,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
+from fdkvc.conversations.arguments import CASE, DIALOG, MEAN
 from fdkvc.conversations.replay import (
     Chunk,
     Replay,
@@ -30,15 +31,13 @@ from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import METRICS, Metric
+from fdkvc.engine.summary import mean_by_cluster
 from fdkvc.policies import Policy, read_policy, usable
 from fdkvc.runs.jobs import Execution, Progress
 from fdkvc.runs.workers import cores, shared_workers
 
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
-
-RECALL = "call_recall"
-"""The metric that is to be enough."""
 
 REFUSED = "turns_refused"
 """The metric of what services would refuse."""
@@ -126,8 +125,8 @@ def halves_of(table: pd.DataFrame) -> dict[str, int]:
     return halves
 
 
-def next_place(recalls: Mapping[int, float], count: int, target: float) -> int | None:
-    """Return which of so many sizes to try next, given the recall at some; None once it is found.
+def next_place(shares: Mapping[int, float], count: int, target: float) -> int | None:
+    """Return which of so many sizes to try next, given what some keep; None once it is found.
 
     Examples
     --------
@@ -136,21 +135,21 @@ def next_place(recalls: Mapping[int, float], count: int, target: float) -> int |
     """
     low = -1
     high = count
-    for place, recall in sorted(recalls.items(), reverse=True):
-        if not reaches(recall, target):
+    for place, share in sorted(shares.items(), reverse=True):
+        if not reaches(share, target):
             low = place
             break
         high = place
     return None if high - low <= 1 else (low + high) // 2
 
 
-def reaches(recall: float, target: float) -> bool:
-    """Whether a recall is the target or above, but for rounding."""
-    return recall >= target - TOLERANCE
+def reaches(share: float, target: float) -> bool:
+    """Whether a share is the target or above, but for rounding."""
+    return share >= target - TOLERANCE
 
 
-def smallest_enough(recalls: Mapping[int, float], target: float) -> int | None:
-    """Return the smallest size whose recall is enough, as are those of all larger ones tried.
+def smallest_enough(shares: Mapping[int, float], target: float) -> int | None:
+    """Return the smallest size whose share is enough, as are those of all larger ones tried.
 
     Examples
     --------
@@ -158,8 +157,8 @@ def smallest_enough(recalls: Mapping[int, float], target: float) -> int | None:
     30
     """
     smallest = None
-    for size, recall in sorted(recalls.items(), reverse=True):
-        if not reaches(recall, target):
+    for size, share in sorted(shares.items(), reverse=True):
+        if not reaches(share, target):
             break
         smallest = size
     return smallest
@@ -193,9 +192,9 @@ def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
     return sizes_of(float(np.mean(dialog_lengths(recordings))))
 
 
-def call_recalls(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of dialogs that have calls which need something."""
-    return table[(table.metric == RECALL) & table.value.notna()]
+def needed_values(arguments: pd.DataFrame) -> pd.DataFrame:
+    """Return each value that a call needs, with whether all heads held it in the column `kept`."""
+    return arguments[[*CASE, *DIALOG]].assign(kept=arguments.held >= 1)
 
 
 def search(
@@ -234,18 +233,15 @@ def search(
             break
         ran = run_chunks(cases_at(settings, next_tries), jobs, **execution)
         chunks += ran
-        recall_rows = []
-        for rows, _ in filter(None, ran):
-            recall_rows += [row for row in rows if RECALL in row]  # of the many metrics
-        recalls = call_recalls(replay_tables([(recall_rows, [])])[0])
-        if recalls.empty:
+        values = needed_values(replay_tables(ran)[1])
+        if values.empty:
             break
         halves = [[], [], []]  # all dialogs, then those of each half
-        for name, half in halves_of(recalls).items():
+        for name, half in halves_of(values).items():
             halves[0].append(name)
             halves[1 + half].append(name)
-        for (policy, size), measured in recalls.groupby(["policy", "budget"], sort=False):
-            tried[str(policy)][sizes.index(size)] = measured.set_index("dialog").value
+        for (policy, size), measured in values.groupby(CASE, sort=False):
+            tried[str(policy)][sizes.index(size)] = measured.set_index("dialog").kept
         rounds += 1
     order = {name: number for number, name in enumerate(policies)}
     table, arguments = replay_tables(chunks)
@@ -260,17 +256,19 @@ def next_sizes(
 ) -> dict[str, int]:
     """Return the size to try next of each policy whose smallest one is not known.
 
-    `tried` has the recalls of dialogs by policy and place of a size. What is next for the first
-    group of a policy's dialogs comes first, then what is next for another.
+    `tried` has the values of dialogs, kept or not, by policy and place of a size. What is next for
+    the first group of a policy's dialogs comes first, then what is next for another.
     """
     next_tries = {}
-    for policy, recalls in tried.items():
-        if not recalls:
+    for policy, values_by_place in tried.items():
+        if not values_by_place:
             next_tries[policy] = sizes[len(sizes) // 2]
             continue
         for dialogs in filter(None, groups[policy]):
-            means = {place: values.loc[dialogs].mean() for place, values in recalls.items()}
-            place = next_place(means, len(sizes), target)
+            shares = {}
+            for tried_place, values in values_by_place.items():
+                shares[tried_place] = values.loc[dialogs].mean()
+            place = next_place(shares, len(sizes), target)
             if place is not None:
                 next_tries[policy] = sizes[place]
                 break
@@ -299,10 +297,19 @@ def _ordered(table: pd.DataFrame, order: Mapping[str, int]) -> pd.DataFrame:
     return table.loc[index].reset_index(drop=True)
 
 
-def mean_recalls(rows: pd.DataFrame) -> dict[int, float]:
-    """Return the mean over dialogs by size."""
-    means = rows.groupby("budget").value.mean()
-    return dict(zip(means.index.tolist(), means.tolist(), strict=True))
+def share_table(values: pd.DataFrame) -> pd.DataFrame:
+    """Return the share that is kept by policy and budget, with its interval over clusters."""
+    rows = []
+    for case, of_case in values.groupby(CASE, sort=False):
+        kept_values = of_case.kept.to_numpy(np.float64)
+        rows.append((*case, *mean_by_cluster(kept_values, of_case.services.tolist(), share=True)))
+    return pd.DataFrame(rows, columns=[*CASE, *MEAN])
+
+
+def kept_shares(values: pd.DataFrame) -> dict[int, float]:
+    """Return the share of values that are kept, by size."""
+    shares = values.groupby("budget").kept.mean()
+    return dict(zip(shares.index.tolist(), shares.tolist(), strict=True))
 
 
 def with_calls(texts: Sequence[Transcript]) -> list[Transcript]:

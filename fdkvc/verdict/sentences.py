@@ -89,7 +89,7 @@ def setting_sentence(card: Card) -> str:
     if best is None or best.size is None or not card.pays:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
-    if card.today is not None and card.today.recall[0] >= card.target:
+    if card.today is not None and card.today.count.kept >= card.target:
         lead = f"Today's limit keeps what you ask for. To store less, s{lead[1:]}"
         if best.values is not None and best.values.lost > card.today.count.lost:
             lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
@@ -257,8 +257,8 @@ def promise_sentence(card: Card) -> str:
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     asked = percent(card.target)
     return (
-        f"Conversations that did not choose it keep {promise} of their values on average; you "
-        f"asked for {asked}."
+        f"Conversations that did not choose it keep {promise} of their values; you asked for "
+        f"{asked}."
     )
 
 
@@ -306,7 +306,7 @@ def short_grid(card: Card) -> Grid:
         rows[0][0] += " ←"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
-    heads = ["way", "tokens", "read again", "kept on average (in all)", "how sure", "drawback"]
+    heads = ["way", "tokens", "read again", "values kept", "how sure", "drawback"]
     if not any(row[-1] for row in rows):
         heads = heads[:-1]
         rows = [row[:-1] for row in rows]
@@ -323,7 +323,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
         way_words(candidate.policy),
         _size_cell(card, candidate.size or 0),
         reread,
-        "" if candidate.values is None else _values_cell(candidate.recall, candidate.values),
+        "" if candidate.values is None else _values_cell(candidate.values),
         _how_sure(candidate),
         ", ".join(drawbacks(candidate)),
     ]
@@ -331,7 +331,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
 
 def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
-    values = _values_cell(loss.recall[0], loss.count)
+    values = _values_cell(loss.count)
     size = _size_cell(card, loss.today.tokens)
     return [f"today: {name}", size, "", values, BY_WORDS if values else "", ""]
 
@@ -340,11 +340,11 @@ def _size_cell(card: Card, size: int) -> str:
     return f"{size:,} ({percent(min(size / card.tokens, 1.0))})"
 
 
-def _values_cell(recall: float, counted: ValueCount) -> str:
-    """Return the share kept in the average conversation, and the values kept in all."""
+def _values_cell(counted: ValueCount) -> str:
+    """Return the share of values that are kept, and how many of how many."""
     if not counted.values:
         return ""
-    return f"{_floor(recall)} ({counted.values - counted.lost:,} of {counted.values:,})"
+    return f"{_floor(counted.kept)} ({counted.values - counted.lost:,} of {counted.values:,})"
 
 
 def _how_sure(candidate: Way) -> str:
@@ -423,7 +423,7 @@ def card_record(card: Card) -> dict[str, Any]:
         fields["today"] = {
             **asdict(loss.today),
             **asdict(loss.count),
-            "recall": loss.recall[0],
+            "recall": loss.count.kept,
             "sentence": today_sentence(loss),
         }
     fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]

@@ -3,6 +3,7 @@
 A value counts each time that a call needs it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -11,7 +12,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.arguments import ANY, forgotten, source_recall, worst_losses
+from fdkvc.conversations.arguments import forgotten, worst_losses
 from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of, turn_tokens
 from fdkvc.core.limits import MAX_TOKENS
 from fdkvc.core.parameters import Field, read_number
@@ -110,6 +111,11 @@ class ValueCount:
     dialogs: int
     """In which calls need values."""
 
+    @property
+    def kept(self) -> float:
+        """The share of values that were not lost; NaN without values."""
+        return 1 - self.lost / self.values if self.values else math.nan
+
     @classmethod
     def of(cls, arguments: pd.DataFrame) -> "ValueCount":
         """Count the values of a table of one policy at one budget."""
@@ -124,8 +130,6 @@ class TodayLoss:
 
     today: Today
     count: ValueCount
-    recall: tuple[float, float, float]
-    """The mean share of values kept in a conversation, and its interval; NaN without values."""
     longer: int
     """How many conversations have more tokens than the limit."""
     dialogs: int
@@ -153,14 +157,10 @@ def lose_today(
         ends_by_name = dict(zip(names, turn_ends, strict=True))
         arguments = stopped_arguments(arguments, ends_by_name, today.tokens)
     arguments = arguments.assign(policy=today.policy)
-    shares = source_recall(arguments)
-    row = shares[(shares.source == ANY) & (shares.age == ANY)]
-    nan = float("nan")
-    recall = next(row[["mean", "ci_low", "ci_high"]].itertuples(index=False), (nan, nan, nan))
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     worst = worst_losses(forgotten(arguments))
     count = ValueCount.of(arguments)
-    return TodayLoss(today, count, tuple(recall), longer, len(turn_ends), longest, worst)
+    return TodayLoss(today, count, longer, len(turn_ends), longest, worst)
 
 
 def stopped_arguments(

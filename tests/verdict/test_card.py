@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock, patch
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -59,31 +58,31 @@ RECALL: Mapping[str, tuple[float, ...]] = {
 }
 
 
-def replayed(recall: Mapping[str, tuple[float, ...]] = RECALL, clusters: int = 8) -> pd.DataFrame:
-    """Return recalls that differ a little between dialogs, in clusters of one."""
-    generator = np.random.default_rng(0)
+VALUES, CALLS = 125, 5
+"""Needed in a dialog, by so many calls."""
+
+
+def needs(
+    recall: Mapping[str, tuple[float, ...]] = RECALL,
+    clusters: int = 8,
+    odd: tuple[float, ...] = (),
+) -> pd.DataFrame:
+    """Return the values that 8 dialogs need, of which shares are held; in every other one `odd`."""
     rows: list[tuple[Any, ...]] = []
-    for policy, means in recall.items():
-        for size, mean in zip(SIZES, means, strict=True):
-            shifts = generator.uniform(-0.004, 0.004, 8)
-            rows += [
-                (f"d{n}", f"c{n % clusters}", policy, size, "call_recall", mean + shift)
-                for n, shift in enumerate(shifts - shifts.mean())
-            ]
-    return pd.DataFrame(rows, columns=list(REPLAYED))
-
-
-def needs(recall: Mapping[str, tuple[float, ...]] = RECALL, lost: int = 1) -> pd.DataFrame:
-    """Return five values that each dialog needs, of which some are lost."""
-    rows = [
-        (f"d{n}", f"c{n}", policy, size, 9, "book", call, "day", "x", "result", 1, 8)
-        + ((0.0, 3) if call < lost else (1.0, -1))
-        for policy in recall
-        for size in SIZES
-        for n in range(8)
-        for call in range(5)
-    ]
+    for policy, shares in recall.items():
+        for place, size in enumerate(SIZES):
+            for n in range(8):
+                held = VALUES * (odd if odd and n % 2 else shares)[place]
+                for value in range(VALUES):
+                    call = value * CALLS // VALUES
+                    need = (9, "book", call, "day", "x", "result", 1, 8)
+                    kept = value < round(held * (n + 1)) - round(held * n)
+                    of_dialog = (f"d{n}", f"c{n % clusters}", policy, size)
+                    rows.append((*of_dialog, *need, float(kept), -1 if kept else 3))
     return pd.DataFrame(rows, columns=list(ARGUMENTS))
+
+
+NO_METRICS = pd.DataFrame(columns=list(REPLAYED))
 
 
 def card_of(
@@ -93,7 +92,7 @@ def card_of(
     target: float = 0.95,
     read: ModelRead | None = None,
 ) -> Card:
-    tables = replayed(recall, clusters), needs(recall)
+    tables = NO_METRICS, needs(recall, clusters)
     policies = [*map(read_policy, recall)]
     return find_card(policies, tables, [800, 1200], SHAPE, target, "SmolLM2", read)
 
@@ -133,16 +132,16 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
 def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> None:
     card = card_of()
     assert card.best is not None
-    assert card.best.values == ValueCount(8, 40, 8, 8)
-    for recall, lost, words in (
-        (0.96, 5, "Today's limit keeps what you ask for. To store less, set 100 tokens"),
-        (0.96, 5, "which loses 8 of 40 values"),
-        (0.94, 9, "Set 100 tokens"),
+    assert card.best.values == ValueCount(40, 1000, 8, 8)
+    for lost, words in (
+        (31, "Today's limit keeps what you ask for. To store less, set 100 tokens"),
+        (31, "which loses 40 of 1,000 values"),
+        (51, "Set 100 tokens"),
     ):
-        count = ValueCount(lost, 40, 2, 8)
-        loss = TodayLoss(Today("ollama", 900), count, (recall,) * 3, 3, 8, 1200, pd.DataFrame())
+        count = ValueCount(lost, 1000, 2, 8)
+        loss = TodayLoss(Today("ollama", 900), count, 3, 8, 1200, pd.DataFrame())
         sentences = card_sentences(replace(card, today=loss))
-        assert f"lose {lost} of 40 values" in sentences[0]
+        assert f"lose {lost} of 1,000 values" in sentences[0]
         assert "A limit of 1,200, the longest conversation, would lose nothing" in sentences[0]
         assert words in sentences[1]
 
@@ -175,7 +174,7 @@ def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> N
 
 def test_clearing_that_is_not_enough_is_no_tie() -> None:
     recall = {MESSAGES: (0.5, 0.96, 0.97), CLEARED: (0.5, 0.97, 0.98)}
-    policies, tables = [*map(read_policy, recall)], (replayed(recall), needs(recall))
+    policies, tables = [*map(read_policy, recall)], (NO_METRICS, needs(recall))
     for least, ties in (((100, 150), [CLEARED]), ((100, 300), [])):
         card = find_card(policies, tables, [800, 1200], SHAPE, 0.95, "SmolLM2", least_lengths=least)
         assert card.best is not None
@@ -200,7 +199,7 @@ def test_of_one_size_the_simplest_comes_first() -> None:
 
 
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
-    tables = replayed({"sink": (0.1, 0.2, 0.96)}), needs({"sink": RECALL["sink"]})
+    tables = NO_METRICS, needs({"sink": (0.1, 0.2, 0.96)})
     for tokens, pays in ((460, False), (650, False), (660, True)):
         card = find_card([read_policy("sink")], tables, [tokens], SHAPE, 0.95, "SmolLM2")
         assert card.pays == pays
@@ -268,12 +267,12 @@ def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
 
 
 def test_a_very_small_size_says_why_it_is_enough() -> None:
-    recall = {"shift": (1.0, 1.0, 1.0), "fifo": (0.5, 0.6, 0.7)}
+    recall = {"shift": (0.96, 1.0, 1.0), "fifo": (0.5, 0.6, 0.7)}
     card = card_of(recall)
     assert card.best is not None
     assert card.best.size == SIZES[0] <= 100
     said = certainty_sentence(card)
-    assert f"32 of 40 values that calls need stood in the last {SIZES[0]} tokens" in said
+    assert f"960 of 1,000 values that calls need stood in the last {SIZES[0]} tokens" in said
     assert "so small" not in certainty_sentence(card_of({"shift": (0.5, 0.96, 0.96)}))
 
 
@@ -360,10 +359,7 @@ def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
 
 def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     # On one half of the clusters the small size is enough, on the other it is not.
-    table = replayed({"sink": (0.97, 0.98, 0.99)})
-    bad = table.dialog.isin([f"d{n}" for n in range(1, 8, 2)]) & (table.budget == 100)
-    table.loc[bad, "value"] = 0.5
-    tables = table, needs({"sink": RECALL["sink"]})
+    tables = NO_METRICS, needs({"sink": (0.97, 0.98, 0.99)}, odd=(0.5, 0.98, 0.99))
     card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.best.size == 200
@@ -377,11 +373,7 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
 
 
 def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() -> None:
-    table = replayed({"sink": (0.9, 0.95, 0.96)})
-    bad = table.dialog.isin([f"d{n}" for n in range(1, 8, 2)])
-    table.loc[bad, "value"] -= 0.02
-    table.loc[~bad, "value"] += 0.02
-    tables = table, needs({"sink": RECALL["sink"]})
+    tables = NO_METRICS, needs({"sink": (0.92, 0.97, 0.98)}, odd=(0.88, 0.93, 0.94))
     card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.promise is None, "one half reaches the target at no size"
@@ -391,7 +383,7 @@ def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() ->
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
 def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
     policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]
-    lengths, tables = [900, 1000, 1100], (replayed()[:0], needs()[:0])
+    lengths, tables = [900, 1000, 1100], (NO_METRICS, needs()[:0])
     given = policies, tables, lengths, SHAPE, 0.95, "SmolLM2"
     card = find_card(*given)
     assert "only a model can tell" in card_sentences(card)[0]
@@ -423,9 +415,8 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
 
 def refused(recall: Mapping[str, tuple[float, ...]], policy: str, share: float) -> Card:
     """Return a card of which services refuse what one way leaves, after a share of turns."""
-    recalls = replayed(recall)
-    turns = recalls[recalls.policy == policy].assign(metric=REFUSED, value=share)
-    tables = pd.concat([recalls, turns]), needs(recall)
+    rows = [("d0", "c0", policy, size, REFUSED, share) for size in SIZES]
+    tables = pd.DataFrame(rows, columns=list(REPLAYED)), needs(recall)
     policies = [*map(read_policy, recall)]
     return find_card(policies, tables, [800, 1200], SHAPE, 0.95, "SmolLM2")
 
@@ -562,7 +553,7 @@ def test_the_file_of_a_plan_has_what_a_model_lost() -> None:
     settings = Replay(tuple(map(read_policy, RECALL)), SIZES)
     spoken = LexicalRecordings([Transcript("one", (Turn("user", "a table for two " * 90),))])
     read = ModelRead("SmolLM2", ("d0",), 900, {"sink": Reading(4, 5, 0.1, 1)})
-    run = ReplayRun(settings, spoken, replayed(), needs(), 1.0, "0", shape=SHAPE, read=read)
+    run = ReplayRun(settings, spoken, NO_METRICS, needs(), 1.0, "0", shape=SHAPE, read=read)
     plan = run.tables["plan.csv"].set_index("policy")
     assert plan["reading.right"]["sink"] == 4
     assert plan["reading.kl"].dropna().to_dict() == {"sink": 0.1}

@@ -144,7 +144,7 @@ def test_what_matters_is_read_first() -> None:
         ("fifo", None),
     )
     counted = ValueCount(1, 2, 1, 1)
-    loss = TodayLoss(Today.read("llama.cpp-shift"), counted, (0.5,) * 3, 1, 1, 9, pd.DataFrame())
+    loss = TodayLoss(Today.read("llama.cpp-shift"), counted, 1, 1, 9, pd.DataFrame())
     names = [way.policy for way in ways_to_read(replace(card, today=loss))]
     assert names[:2] == ["sinks(weighted-recency)", "shift"], "the best and today's"
     assert names[2:] == ["sinks(learned)", "sinks(h2o)"]

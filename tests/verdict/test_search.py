@@ -9,16 +9,16 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings
-from fdkvc.conversations.replay import Replay, replay
+from fdkvc.conversations.replay import Replay, replay_arguments
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
 from fdkvc.verdict import search
 from fdkvc.verdict.card import smallest_size
 from fdkvc.verdict.search import (
-    call_recalls,
     dialog_lengths,
     find_sizes,
     halves_of,
+    needed_values,
     next_place,
     sizes_for,
     sizes_of,
@@ -62,9 +62,9 @@ def test_sizes_are_at_most_a_twentieth_of_the_text_apart() -> None:
 def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
     sizes = sizes_for(RECORDINGS)
     full = Replay(SETTINGS.policies, sizes)
-    table, _ = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
-    every = call_recalls(replay(full, RECORDINGS, workers=1))
-    found = call_recalls(table)
+    _, arguments = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
+    every = needed_values(replay_arguments(full, RECORDINGS, workers=1)[1])
+    found = needed_values(arguments)
     for name in ("fifo", "weighted-recency"):
         expected = smallest_size(every[every.policy == name], 0.9)
         assert smallest_size(found[found.policy == name], 0.9) == expected
@@ -81,8 +81,8 @@ def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
 
 def test_halves_are_told_of_ways_that_may_be_chosen() -> None:
     letters = Replay((policy_named("h2o"),), (1,))
-    table, _ = find_sizes(letters, RECORDINGS, 0.9, workers=1)
-    tried = call_recalls(table).budget.nunique()
+    _, arguments = find_sizes(letters, RECORDINGS, 0.9, workers=1)
+    tried = arguments.budget.nunique()
     assert 1 < tried <= math.ceil(math.log2(len(sizes_for(RECORDINGS)) + 1))
 
 

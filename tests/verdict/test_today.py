@@ -24,7 +24,6 @@ def needed(dialogs: list[Transcript] = DIALOGS) -> int:
 def test_each_preset_loses_something_at_a_small_limit_and_nothing_at_a_large_one(way: str) -> None:
     loss = lose_today(Today(way, 600), RECORDINGS, workers=1)
     assert 0 < loss.count.lost < loss.count.values == needed()
-    assert loss.recall[0] == pytest.approx(1 - loss.count.lost / loss.count.values, abs=0.2)
     assert len(loss.worst)
     assert f"you lose {loss.count.lost} of {needed()} values" in today_sentence(loss)
     large = lose_today(Today(way, 100_000), RECORDINGS, workers=1)

@@ -1,6 +1,5 @@
 """The card of a file: which way, how much cache and what is forgotten, measured unasked."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +21,6 @@ from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import GIVEN_BY, Transcript
 from fdkvc.core.words import command_line, count
-from fdkvc.engine.summary import mean_table
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import MODEL_COMMAND
@@ -59,6 +57,7 @@ from fdkvc.verdict.page.replay import (
 )
 from fdkvc.verdict.page.vectors import LETTERS, VECTORS
 from fdkvc.verdict.results import ReplayRun
+from fdkvc.verdict.search import needed_values, share_table
 from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
@@ -353,14 +352,13 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     loss = card.today
     names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
     names |= dict.fromkeys((MESSAGES, "shift", "sink"))
-    means = mean_table(replayed.table)
-    means = means[means.metric == "call_recall"]
-    means = means[means.policy.isin([*names][:MAX_CURVES])]
+    values = needed_values(replayed.arguments)
+    shares = share_table(values[values.policy.isin([*names][:MAX_CURVES])])
     marks = list[tuple[str, str, float, float]]()
-    if loss is not None and not math.isnan(loss.recall[0]):
+    if loss is not None and loss.count.values:
         size = min(loss.today.tokens, loss.longest)
         label = "today" if loss.longer else "today: all"
-        marks.append((label, loss.today.policy, size, loss.recall[0]))
+        marks.append((label, loss.today.policy, size, loss.count.kept))
     if best is not None and best.size is not None and card.pays:
         marks.append(("recommended", best.policy, best.size, best.recall))
     readings = []
@@ -371,10 +369,10 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
             readings.append((row.policy, row.size, share, *reading.interval))
     points = pd.DataFrame(marks, columns=["label", "policy", "budget", "mean"])
     read = pd.DataFrame(readings, columns=["policy", "budget", "mean", "ci_low", "ci_high"])
-    shown = [name for name in names if name in {*means.policy, *read.policy}]
+    shown = [name for name in names if name in {*shares.policy, *read.policy}]
     return budgets_chart(
-        means.assign(policy=means.policy.map(way_words)),
-        "Values kept in the average conversation",
+        shares.assign(policy=shares.policy.map(way_words)),
+        "Values kept",
         theme,
         policies={way_words(name): read_policy(name).title for name in shown},
         marks=points.assign(policy=points.policy.map(way_words)),
