@@ -101,7 +101,9 @@ def tried(dialogs: Sequence[Transcript], half: str) -> list[float]:
     return [card.promise.mean, card.promise.low, held(card, rest), size]
 
 
-def drawn(paths: Sequence[str]) -> list[tuple[str, int, list[Transcript]]]:
+def drawn(
+    paths: Sequence[str], files: int = FILES, size: int = OF
+) -> list[tuple[str, int, list[Transcript]]]:
     """Return draws of conversations with more than three calls: file, number, conversations."""
     calling, generator = dict[str, list[Transcript]](), np.random.default_rng(0)
     for path in paths:
@@ -110,8 +112,8 @@ def drawn(paths: Sequence[str]) -> list[tuple[str, int, list[Transcript]]]:
         many = (row for row, count in zip(dialogs, needs, strict=True) if count > 3)
         calling[Path(path).name.partition(".")[0]] = [*many]
     draws = []
-    for draw, (name, rows) in product(range(FILES), calling.items()):
-        places = generator.choice(len(rows), OF, replace=False)
+    for draw, (name, rows) in product(range(files), calling.items()):
+        places = generator.choice(len(rows), size, replace=False)
         draws.append((name, draw, [rows[place] for place in places]))
     return draws
 
