@@ -92,6 +92,10 @@ def test_cancel_keeps_what_is_finished() -> None:
     assert not study.results.complete
     assert not {*study.latencies, *study.memories, *study.probes}
 
+    costs = pd.read_csv(io.StringIO(StudyRun(study).files["cost.csv"]))
+    assert costs.empty
+    assert {"ms_per_turn", "key_bytes", "full_cache_bytes"} <= {*costs}
+
 
 def test_the_probes_are_what_they_say() -> None:
     probes = few_dialogs().probes

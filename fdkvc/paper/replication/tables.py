@@ -191,14 +191,13 @@ def cost_table(study: Study) -> pd.DataFrame:
     budget = study.results.benchmark.budget
     fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
-    bytes_table = pd.DataFrame(sizes, index=single.index)
     return single.assign(
         published_ratio=single.published_ms / fifo_printed,
-        key_bytes=bytes_table["keys"],
-        value_bytes=bytes_table["values"],
-        score_bytes=bytes_table.scores,
-        score_bytes_per_entry=bytes_table.scores / budget,
-        full_cache_bytes=bytes_table.full_cache,
+        key_bytes=[size.keys for size in sizes],
+        value_bytes=[size.values for size in sizes],
+        score_bytes=[size.scores for size in sizes],
+        score_bytes_per_entry=[size.scores / budget for size in sizes],
+        full_cache_bytes=[size.full_cache for size in sizes],
     )
 
 
