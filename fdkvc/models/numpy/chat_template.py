@@ -464,7 +464,7 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
     """Cut a rendered text at its marks; None if there is none, or the order is another."""
     roles = {passage: role for role, passages in messages for passage in passages}
     gap, *parts = _MARK.split(text or "")
-    passages = dict[int, ReadPassage]()
+    passages = list[ReadPassage]()
     texts = []
     thought: tuple[int, str] | None = None  # whose thinking was read, and what was before it
     for mark, next_gap in zip(parts[::2], parts[1::2], strict=True):
@@ -485,13 +485,13 @@ def _cut(text: str | None, messages: Sequence[Message]) -> Rendering | None:
             return None
         gap = gap.removesuffix(start.start(lead))
         separator = gap if thought else None
-        if number <= max(passages, default=-1):
+        if passages and number <= passages[-1].number:
             return None
-        passages[number] = ReadPassage(number, roles[number], start, end, separator)
+        passages.append(ReadPassage(number, roles[number], start, end, separator))
         texts.append(thought[1] if thought else gap)
         thought = None
         gap = next_gap.removeprefix(end.end(MARGINS[1]))
-    return None if thought else Rendering([*passages.values()], [*texts, gap])
+    return None if thought else Rendering(passages, [*texts, gap])
 
 
 class Rendered(NamedTuple):

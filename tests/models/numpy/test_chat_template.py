@@ -30,6 +30,7 @@ from fdkvc.models.numpy.model_text import Passage, model_text, read_call
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.numpy.tokens import Tokens, tokens_by_turn
 from fdkvc.policies import policy_named
+from tests.growth import LINEAR, growth
 from tests.language_models import write_model
 
 BEGUN = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -160,6 +161,15 @@ def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str)
                 for role, passages in chat.messages(given)
             ]
             assert ours == rendered(KINDS[kind], messages, end == module.BEGUN)
+
+
+def test_a_long_conversation_is_cut_in_linear_time() -> None:
+    def rendered_of(count: int) -> tuple[str, list[tuple[str, list[int]]]]:
+        messages = [(("user", "assistant")[number % 2], [number]) for number in range(count)]
+        texts = [str(row["content"]) for row in module._conversation(messages, module.MARGINS)]
+        return "<|end|>".join(texts), messages
+
+    assert growth(lambda given: module._cut(*given), rendered_of, 1000) < LINEAR
 
 
 def test_characters_are_where_they_were() -> None:
