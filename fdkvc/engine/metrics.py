@@ -254,8 +254,8 @@ def _alignment(space: str, label: str, optional: bool) -> Metric:
     return Metric(
         "alignment" if space == "value" else f"alignment_{space}",
         label,
-        "How well what attention reads from the cache points at the current topic: 1 perfectly, 0 "
-        f"not at all (their cosine, the topic projected by the {space} matrix).",
+        "How closely what attention reads from the cache points to the current topic: 1 in the "
+        f"same direction, 0 unrelated (cosine with the topic projected by the {space} matrix).",
         partial(alignment, projection=space),
         optional=optional,
         bounds=(-1.0, 1.0),

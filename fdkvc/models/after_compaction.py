@@ -84,8 +84,10 @@ class _Boundary:
         if room <= 0:
             raise ValueError(long.format(tokens))
         self.after: list[EncodedPassage] = []
+        size_after = 0
         for row in passages[len(self.before) :]:
-            if _size([*self.after, row]) > room:  # whole messages only
+            size_after += len(row.ids)
+            if size_after > room:  # whole messages only
                 break
             self.after.append(row)
         if not self.after:

@@ -113,8 +113,9 @@ def _named_errors(file: Path) -> Iterator[None]:
     except (ValueError, OSError, MemoryError):
         raise
     except Exception as error:
+        path = file.resolve()
         for frame in reversed(extract_tb(error.__traceback__)):
-            if Path(frame.filename).resolve() == file.resolve():
+            if Path(frame.filename).resolve() == path:
                 message = f"{file.name} fails in line {frame.lineno}, {_described(error)}"
                 raise ValueError(message) from None
         raise

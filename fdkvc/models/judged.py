@@ -126,13 +126,16 @@ def right_rows() -> pd.DataFrame:
 
 def judged_sentence() -> str:
     """Say in plain words what to keep, and how many values stay right with it and without."""
-    shares = right_rows().set_index("policy")["mean"]
+    rows = right_rows()
+    shares = rows.set_index("policy")["mean"]
     named_shares = shares[[NEWEST, MESSAGES, "fd-kvc", UNREINFORCED]]
     newest, dropped, published, plain = map(percent, named_shares)
-    best = right_rows().iloc[0]
+    best = rows.iloc[0]
     close = ""
     if best.policy != NEWEST and best.ci_low <= shares[NEWEST]:
-        close = f" ({read_policy(best.policy).title} {percent(best['mean'])}, too close to call)"
+        share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
+        interval = f"whose interval, {low} to {high}, includes that"
+        close = f" ({read_policy(best.policy).title} {share}, {interval})"
     longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
     longer_shares = longer.set_index("policy")["mean"]
     return (

@@ -22,7 +22,7 @@ class NamedModel:
     @cached_property
     def model(self) -> LanguageModel | None:
         """The model that can read tokens."""
-        if not self.name:
+        if self.name is None:
             return None
         model = load_language_model(self.name)
         Encoding.of_loaded(self.name, model.tokens)  # then `encoding` need not load them again

@@ -54,7 +54,13 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
         (LONGER, "model", COMPARED),
     ):
         assert f"{100 * shares[sample, decides, name]:.0f} %" in words
-    assert shares["SGD", "model", MESSAGES] < shares["SGD", "head", "sink"]
+    best = right_rows().iloc[0]
+    newest = shares["SGD", "head", "sink"]
+    assert best.policy == "sinks(regions)"
+    assert best.ci_low < newest < best["mean"], "so its interval includes what is recommended"
+    low, high = (f"{100 * end:.0f}" for end in (best.ci_low, best.ci_high))
+    assert f"(By region + sinks 79 %, whose interval, {low} % to {high} %, includes that)" in words
+    assert shares["SGD", "model", MESSAGES] < newest
     assert shares[LONGER, "model", COMPARED] > shares[LONGER, "model", "sink"]
 
 

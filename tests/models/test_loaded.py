@@ -35,4 +35,7 @@ def test_without_weights_the_tokens_are_counted_and_the_reason_is_said(tmp_path:
         _ = named.model
     assert named.encoding.tokens.encode("Two")[0]
     assert NamedModel(None).model is None
+    assert NamedModel(None).answering_model.name
+    with pytest.raises(ValueError, match="the model '' cannot be loaded"):
+        _ = NamedModel("").answering_model  # as a variable that is not set gives it
     assert NamedModel(None).encoding == Encoding()
