@@ -59,6 +59,20 @@ class Grid:
         rows = [[*row, *added] for row, *added in zip(self.rows, *columns.values(), strict=True)]
         return Grid([*self.heads, *columns], rows, self.names)
 
+    def without_same(self, expected: Mapping[str, str]) -> Grid:
+        """Return the grid without those of the named columns in which each cell is the expected.
+
+        Examples
+        --------
+        >>> Grid(["way", "again"], [["fifo", "–"], ["h2o", "–"]]).without_same({"again": "–"})
+        Grid(heads=['way'], rows=[['fifo'], ['h2o']], names=1)
+        """
+        columns = dict(zip(self.heads, zip(*self.rows, strict=True), strict=True))
+        for name, cell in expected.items():
+            if {*columns.get(name, ())} == {cell}:
+                del columns[name]
+        return Grid([*columns], [*map(list, zip(*columns.values(), strict=True))], self.names)
+
     @property
     def _widths(self) -> list[int]:
         """Characters of the widest cell of each column."""

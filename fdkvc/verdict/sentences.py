@@ -307,10 +307,8 @@ def short_grid(card: Card) -> Grid:
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
     heads = ["way", "tokens", "read again", "values kept", "how sure", "drawback"]
-    if not any(row[-1] for row in rows):
-        heads = heads[:-1]
-        rows = [row[:-1] for row in rows]
-    return Grid(heads, rows)
+    unsaid = {"read again": "–", "how sure": way_certainty(best), "drawback": ""}
+    return Grid(heads, rows).without_same(unsaid)
 
 
 def _is_listed(candidate: Way) -> bool:
@@ -333,7 +331,7 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
     size = _size_cell(card, loss.today.tokens)
-    return [f"today: {name}", size, "", values, BY_WORDS if values else "", ""]
+    return [f"today: {name}", size, "–", values, BY_WORDS, ""]
 
 
 def _size_cell(card: Card, size: int) -> str:

@@ -92,7 +92,7 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
         r'evicted in turns? \d+[^"]* from 8 of 8 KV heads',
         shown,
     )
-    assert '<th scope="col">rule</th>' in shown
+    assert '<th scope="col">KV heads</th>' in shown
     app.selectbox(key="answers/look").set_value(FULL).run()
     assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
     assert link_of(app)["look"] == FULL

@@ -651,7 +651,7 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     assert read.scores
     settled(app.run())
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    judged = dataclasses.replace(done.result, read=read)
+    judged = done.result.with_read(read, workers=1)
     shown = judged.card_for(SHAPES[SHAPE.default], 0.95)
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)

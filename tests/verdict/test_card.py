@@ -219,11 +219,14 @@ def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     assert card.best is not None
     assert card.best.policy == "sink"
     assert [row[0] for row in short_grid(card).rows] == ["Sink+Window ←"]
+    assert short_grid(card).heads == ["way", "tokens", "values kept"], "the rest is said above"
     assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "Sink+Window ←"]
     assert not table_note(card)
     scores = {"sinks(h2o)": Reading(20, 20, 0.01, 5), "sink": Reading(10, 20, 0.5, 5)}
     read = short_grid(card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores)))
-    assert [read.rows[0][0], read.rows[0][4]] == ["H2O + sinks ←", "measured: 20 of 20 the same"]
+    first = dict(zip(read.heads, read.rows[0], strict=True))
+    assert first["way"] == "H2O + sinks ←"
+    assert first["how sure"] == "measured: 20 of 20 the same"
 
 
 def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> None:

@@ -150,16 +150,18 @@ def _attention_sentence(
 
 
 def _columns(table: pd.DataFrame, speakers: list[str]) -> dict[str, list[str]]:
-    return {
+    columns = {
         "word": table.word.tolist(),
         "from turn": [*map(str, table.turn)],
         "of": speakers,
         "attention if cached": [percent(share, 1) for share in table.all_there],
         "actual attention": [percent(share, 1) for share in table.attended],
         "evicted in": [*map(causes.turns_in_words, table.first_evicted_in, table.last_evicted_in)],
-        "rule": table["rule"].tolist(),
         "KV heads": [*map("{} of {}".format, table.evicted, table.heads)],
     }
+    if table["rule"].nunique() > 1:  # the sentence above names the only one
+        columns["rule"] = table["rule"].tolist()
+    return columns
 
 
 def _transcript(answered: Answered, name: str, word: causes.Word, table: pd.DataFrame) -> str:
