@@ -58,6 +58,7 @@ from fdkvc.verdict.page.replay import FileRun, replay_file
 from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.search import find_sizes
 from fdkvc.verdict.sentences import card_grid, card_sentences, short_grid
+from fdkvc.verdict.today import TODAY_WAY, Today, lose_today
 from tests.app_pages import (
     SECONDS,
     html,
@@ -652,6 +653,8 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     settled(app.run())
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     judged = done.result.with_read(read, workers=1)
+    today = lose_today(Today.read(TODAY_WAY.default), judged.recordings, workers=1)
+    judged = dataclasses.replace(judged, today=today)
     shown = judged.card_for(SHAPES[SHAPE.default], 0.95)
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)
