@@ -4,8 +4,8 @@
 
 Of each file's conversations with more than three calls, six draws of eight are taken by a seed. The
 card is made from four, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the model
-reads for two minutes on two cores. Then it reads the other four at the recommended size, and at
-that which words alone recommended, where that is another. The card holds if the share of values
+reads for up to four minutes on two cores. Then it reads the other four, up to 6,000 tokens of them,
+at the recommended size, and at that which words alone recommended, where that is another. The card holds if the share of values
 that stay right there is at least the low end of what it says. Each card is appended to OUT.csv,
 with which a later run goes on. Prints a table.
 """
@@ -27,13 +27,13 @@ from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.card import Card, Way, ways_for
-from fdkvc.verdict.checked import Sized, read_card, readings_of
+from fdkvc.verdict.checked import Sized, read_card, readings_of, sample_of
 from fdkvc.verdict.model_shape import SHAPES
 from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.sentences import certainty
 
-FILES, OF, MINUTES, WORKERS = 6, 8, 2, 2
-"""Draws from each file, conversations of a draw, minutes of reading and cores."""
+FILES, OF, MINUTES, WORKERS, REST_TOKENS = 6, 8, 4, 2, 6_000
+"""Draws from each file, conversations of a draw, minutes of reading, cores, and tokens of others."""
 
 COLUMNS = (
     *("file", "draw", "policy", "size", "tokens", "sized_by_model", "how_sure"),
@@ -79,6 +79,8 @@ def right_of(
     """Return how many values stay right under a way in other dialogs, of how many."""
     assert way.size is not None
     run = Sized((read_policy(way.policy),), (way.size,), sizes=(way.size,))
+    if not dialogs:
+        return 0, 0
     table = run_answers(run, model, dialogs, workers=WORKERS)
     readings = readings_of(table, lengths)
     if way.policy not in readings:  # nothing is evicted
@@ -97,7 +99,9 @@ def tried(dialogs: Sequence[Transcript], named: NamedModel) -> tuple[object, ...
     if best is None or best.size is None or not card.pays:
         return ("", 0, card.tokens, False, certainty(card), *[None] * 8, perf_counter() - began)
     model = named.answering_model
-    lengths = {dialog.name: sum(model.tokens.count_by_turn(dialog)) for dialog in rest}
+    sizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in rest}
+    rest = sample_of(rest, sizes, best.size, REST_TOKENS)
+    lengths = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in rest}
     right = right_of(best, model, rest, lengths)
     words_cells: tuple[object, ...] = None, None, None, None
     if words is not None and words.size is not None:
