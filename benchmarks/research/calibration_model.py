@@ -5,9 +5,9 @@
 Of each file's conversations with more than three calls, six draws of eight are taken by a seed. The
 card is made from four, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the model
 reads for up to four minutes on two cores. Then it reads the other four, up to 6,000 tokens of them,
-at the recommended size, and at that which words alone recommended, where that is another. The card holds if the share of values
-that stay right there is at least the low end of what it says. Each card is appended to OUT.csv,
-with which a later run goes on. Prints a table.
+at the recommended size, and at that which words alone recommended, where that is another. The card
+holds if the share of values that stay right there is at least the low end of what it says. Each
+card is appended to OUT.csv, with which a later run goes on. Prints a table.
 """
 
 import sys
@@ -33,7 +33,7 @@ from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.sentences import certainty
 
 FILES, OF, MINUTES, WORKERS, REST_TOKENS = 6, 8, 4, 2, 6_000
-"""Draws from each file, conversations of a draw, minutes of reading, cores, and tokens of others."""
+"""Draws of each file, conversations of a draw, minutes of reading, cores, tokens of the others."""
 
 COLUMNS = (
     *("file", "draw", "policy", "size", "tokens", "sized_by_model", "how_sure"),
