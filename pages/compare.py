@@ -3,9 +3,10 @@
 import streamlit as st
 
 from fdkvc.core.limits import MAX_LANES
+from fdkvc.player.moments import held_at_return
 from fdkvc.ui import fields, sidebar
 from fdkvc.ui.compare import scenes
-from fdkvc.ui.follow import nearly_kept, open_on, show_downloads
+from fdkvc.ui.follow import open_on, show_downloads
 from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import POLICIES, load_lanes
 from fdkvc.ui.variants import choose_policies
@@ -25,8 +26,7 @@ with page(
         metrics = sidebar.choose_metrics(PAGE)
 
     lanes = load_lanes(dialog, policies, budget, metrics)
-    run = lanes[-1]
-    open_on(shown, run.dialogs, lambda: nearly_kept(run))
+    open_on(shown, lanes[0].dialogs, lambda: held_at_return(lanes))
     with shown.beside_title:
         show_downloads(PAGE, lanes)
     scenes.show(PAGE, lanes, fields.link_writer(PAGE, scenes.FIELDS))

@@ -4,9 +4,10 @@ from functools import partial
 
 import streamlit as st
 
+from fdkvc.player.moments import nearly_kept
 from fdkvc.ui import fields, sidebar
 from fdkvc.ui.component import payload
-from fdkvc.ui.follow import nearly_kept, open_on, show_downloads
+from fdkvc.ui.follow import open_on, show_downloads
 from fdkvc.ui.frame import page
 from fdkvc.ui.lanes import load_lanes
 from fdkvc.ui.step import scene

@@ -108,21 +108,28 @@ def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int,
     return f"Turn {turn}: {shared:,} of {count(read, 'token')} read {verb} in {place}."
 
 
+def first_return(dialogs: DialogBatch) -> int | None:
+    """Return the first turn of the first row in which an earlier topic returns; None if none does.
+
+    Between the two, the dialog was about something else.
+    """
+    topics = dialogs.current[0, : dialogs.turn_counts[0]].tolist()
+    for turn, topic in enumerate(topics):
+        if topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]:
+            return turn
+    return None
+
+
 def return_sentence(runs: Iterable[tuple[str, Trace]], dialogs: DialogBatch) -> str:
     """Say which runs of the first row had lost the first topic that returns, and when.
 
     Each of `runs` has a label and a trace.
     """
-    topics = dialogs.current[0, : dialogs.turn_counts[0]].tolist()
-
-    def returns(turn: int) -> bool:
-        topic = topics[turn]
-        return topic >= 0 and topic in topics[:turn] and topic != topics[turn - 1]
-
-    # 1. The turn of the first return, and the last turn before it that had the topic.
-    returned = next(filter(returns, range(len(topics))), None)
+    returned = first_return(dialogs)
     if returned is None:
         return "No earlier topic returns in this dialog."
+    # 1. The last turn before the return that had the topic.
+    topics = dialogs.current[0].tolist()
     topic = topics[returned]
     last = max(turn for turn in range(returned) if topics[turn] == topic)
     of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0

@@ -6,13 +6,14 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from fdkvc.core.dialogs import DialogBatch
+from fdkvc.core.dialogs import DialogBatch, topic_bit
 from fdkvc.core.limits import MAX_TOPICS
 from fdkvc.core.recordings import Recording
 from fdkvc.core.transcripts import Demand, Transcript
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.trace import Rule
 from fdkvc.explain.decisions import explain, sentences, turn_view
+from fdkvc.explain.narrate import first_return
 from fdkvc.player.run import ChosenDialog, StageRun, build_run
 from fdkvc.policies import Policy
 
@@ -61,6 +62,25 @@ def rescued(run: StageRun) -> tuple[int, int | None]:
                     best = (rise, turn, token)
         previous_ranks = ranks
     return best[1], best[2]
+
+
+def held_at_return(runs: Sequence[StageRun]) -> tuple[int, int | None]:
+    """Return the turn in which the first topic returns, and its first entry that a run still holds.
+
+    The last run that holds one decides. If no topic returns, it is `nearly_kept` of the last run.
+    """
+    dialogs = runs[0].dialogs
+    turn = first_return(dialogs)
+    if turn is None:
+        return nearly_kept(runs[-1])
+    of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, turn])) != 0
+    for run in reversed(runs):
+        token = run.trace.kept_tokens[0, turn - 1]
+        token = token[token >= 0]
+        token = token[of_topic[token]]
+        if len(token):
+            return turn, int(token.min())
+    return turn, int(np.flatnonzero(of_topic)[0])
 
 
 def ranks_of(run: StageRun, turn: int) -> dict[int, int]:

@@ -11,7 +11,6 @@ from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.words import listed
 from fdkvc.engine.metrics import default_metrics
 from fdkvc.player.entry_files import file_stem, trace_files
-from fdkvc.player.moments import nearly_kept as nearly_kept
 from fdkvc.player.moments import value_sentences
 from fdkvc.player.payload import DialogText, LaneHead
 from fdkvc.player.run import StageRun

@@ -8,7 +8,7 @@ import pytest
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.course import term_courses
 from fdkvc.explain.decisions import turn_view
-from fdkvc.player.moments import nearly_kept
+from fdkvc.player.moments import held_at_return, nearly_kept
 from fdkvc.player.payload import PROTECTED_BIT, RULE_BIT, LaneHead
 from fdkvc.player.run import DialogChoice, StageRun
 from fdkvc.policies import POLICIES, policy_named, read_policy
@@ -158,6 +158,23 @@ def test_it_opens_on_the_turn_after_a_change_of_topic_with_what_was_nearly_kept(
 
         assert turn == 4  # B comes in turn 3
         assert token == made.token[gone][np.argmax(made.score[gone])]
+
+
+def test_several_runs_open_where_a_topic_returns_with_an_entry_that_one_still_holds() -> None:
+    dialog = DialogChoice(scenario_named("mixed"), 7, World())
+    runs = [load_run(dialog, policy_named(key), 56, ()) for key in ("fifo", "h2o")]
+    turn, token = held_at_return(runs)
+    current = runs[0].dialogs.current[0].tolist()
+    assert current[turn] == current[0] not in current[turn - 4 : turn]
+    fifo, h2o = (run.trace.kept_tokens[0, turn - 1] for run in runs)
+    assert token in h2o
+    assert token not in fifo
+    assert runs[0].dialogs.born[0][token] == 0
+
+    alone, token = held_at_return(runs[:1])
+    assert (alone, token) == (turn, 0), "if none holds any, with the topic's first"
+    never = run_of("full", "AB")
+    assert held_at_return([never]) == nearly_kept(never)
 
 
 def test_where_nothing_is_evicted_it_opens_on_the_last_turn() -> None:
