@@ -131,7 +131,8 @@ def _no_setting(card: Card) -> str:
     """Return why it does not pay to evict."""
     best = card.best
     limit = percent(1 - PAYS)
-    why = f"no way tried keeps {percent(card.target)} of what calls need in less than {limit}"
+    target = percent(card.target)
+    why = f"no way tried keeps {target} of what calls need in less than {limit} of the text"
     if not card.clusters:
         why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
     if best is not None and best.size is not None:
