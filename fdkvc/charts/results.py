@@ -56,7 +56,7 @@ def budgets_chart(
     tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="values")]
     layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 40, legend)
     color = alt.Color("policy:N", scale=tints, legend=legend)
-    # Of a layer without points a reader of the screen would say that it is a symbol, and not which.
+    # A screen reader would announce a layer without points as a symbol without a name.
     if len(readings):
         read = base.properties(data=alt.NamedData("readings")).encode(color=color)
         ends = {"y": alt.Y("ci_low:Q", scale=between(domain)), "y2": "ci_high"}

@@ -147,9 +147,9 @@ class History:
 
     def answers(self, number: int) -> tuple[int, ...]:
         """Return the messages with the model's answers until the next compaction."""
-        return tuple(self._said(self._new_messages(number + 1)))
+        return tuple(self._answers_among(self._new_messages(number + 1)))
 
-    def _said(self, messages: Iterable[int]) -> Iterator[int]:
+    def _answers_among(self, messages: Iterable[int]) -> Iterator[int]:
         """Yield those of some messages that are the model's answers."""
         for index in messages:
             if span_kind(self.session.messages[index]) == "assistant":
@@ -162,7 +162,8 @@ class History:
         """
         messages = self.session.messages
         compaction = self.session.compactions[number]
-        last = max((messages[index].time for index in self._said(compaction.context)), default=0.0)
+        earlier = [messages[index].time for index in self._answers_among(compaction.context)]
+        last = max(earlier, default=0.0)
         summed = [messages[index].time for index in compaction.summary]
         later = [messages[index].time for index in self.answers(number)]
         gaps = []

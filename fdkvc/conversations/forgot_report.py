@@ -111,7 +111,10 @@ def returned_sentence(result: Forgot) -> str:
     if returned == len(lost):
         return f"{words}; all came back before use."
     unseen = len(lost) - returned
-    return f"{words}: {returned:,} came back before use, {unseen:,} used without coming back."
+    verb = "was" if unseen == 1 else "were"
+    return (
+        f"{words}: {returned:,} came back before use, {unseen:,} {verb} used without coming back."
+    )
 
 
 def redone_sentence(fitted: Fitted) -> str:
@@ -133,7 +136,9 @@ def failures_sentence(result: Forgot) -> str:
         return ""
     similar = sum(failure.has_namesake for failure in failures)
     words = "with a path or id that does not exist and that no text before had"
-    namesakes = f"; {similar:,} of them with the name of a file in another folder" * (similar > 0)
+    namesakes = ""
+    if similar:
+        namesakes = f"; {similar:,} of them with the name of a file in another folder"
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 

@@ -38,7 +38,7 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 Columns = Mapping[str, Floats]
-"""Arrays by name, each with a number for every entry (B, C) or row (B,)."""
+"""Arrays by name, such as numbers of every entry (B, C) or row (B,)."""
 T = TypeVar("T")
 
 EPSILON = 1e-8

@@ -121,8 +121,8 @@ class _Boundary:
         progress = 0
         prefix = self.model.tokens.first
         for passage in self.before:
-            ids = (*prefix, *passage.ids)  # before the first passage only
-            prefix = ()
+            ids = (*prefix, *passage.ids)
+            prefix = ()  # it stands before the first passage only
             for cache in caches.values():
                 cache.turn_kind = passage.passage.kind
             for first in range(0, len(ids), AT_ONCE):

@@ -212,8 +212,8 @@ def grade_call(call: str, expected: str, *, by_full: bool = False) -> GradedCall
     >>> [(argument.slot, argument.written, argument.as_expected) for argument in call.arguments]
     [('city', 'London', False), ('date', None, False)]
     """
-    (method, values) = read_call(call)
-    (expected_method, right) = read_call(expected)
+    method, values = read_call(call)
+    expected_method, right = read_call(expected)
     slots = dict.fromkeys([*right, *values])
     arguments = (GradedArgument(slot, values.get(slot), right.get(slot)) for slot in slots)
     return GradedCall(method, expected_method, tuple(arguments), by_full)
@@ -259,8 +259,8 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
     attended = _mean_attention(cache, word, whole_text=False)
     all_there = _mean_attention(cache, word, whole_text=True)
     turns = turns_of(passages)
-    evicted_in = cache.evicted_in  # both (L, K, N)
-    rules = cache.evicted_by
+    evicted_in = cache.evicted_in  # (L, K, N)
+    rules = cache.evicted_by  # (L, K, N)
     rows = []
     for earlier in words_of(chat.model.tokens, cache.ids, passages):
         if earlier.first >= word.first:

@@ -66,7 +66,7 @@ def run_study(
 ) -> Study:
     """Run a benchmark and, with the paper's budget and world, its ablations and probes.
 
-    If not `whole`, only the benchmark and the latencies of single dialogs.
+    If not `is_whole`, only the benchmark and the latencies of single dialogs.
     """
     cancelled = execution.get("cancelled") or threading.Event()
     # 1. What to run: the benchmark, and for a whole study the ablations.

@@ -58,6 +58,7 @@ earlier turns, and ``future`` the rest of the dialog.
 
 
 Looks = tuple[Look, ...]
+"""All that a policy decides by."""
 
 BY_TEXT: frozenset[Look] = frozenset(
     ("positions", "history", "surprisal", "speakers", "kinds", "words", "traits")

@@ -201,8 +201,8 @@ def parse_run(
             _refuse("parameters.axes", "a sweep of two hyperparameters at once is not repeated")
     # 2. The parameters: the fields of the settings, and what else the numbers depend on.
     settings_type, depends = kinds[name]
-    fields = dict(parameters)
-    needed_parameters = {key: fields.pop(key) for key in parameters if key in depends}
+    needed_parameters = {key: value for key, value in parameters.items() if key in depends}
+    fields = {key: value for key, value in parameters.items() if key not in depends}
     dependencies = _read_fields(depends, needed_parameters, "parameters")
     for missing in depends.keys() - dependencies.keys():  # None is not written
         if NoneType not in get_args(depends[missing]):

@@ -52,6 +52,7 @@ Placed = tuple[JsonObject, str]
 """A message and its place in the file."""
 
 Messages = Iterator[Placed]
+"""Messages in the order of the file."""
 
 
 def restated(message: JsonObject, *read: str, **fields: Any) -> Fields:

@@ -99,8 +99,8 @@ def _answer(text: str, data: JsonObject) -> Fields:
     thinking = [{"type": "thinking"}] * bool(data.get("reasoningText"))
     parts: list[Fields] = [*thinking, {"type": "text", "text": text}]
     for call in objects_of(data.get("toolRequests")):
-        fields = zip(CALL, map(call.get, CALL), strict=True)
-        parts.append({"type": "tool_use", **dict(fields)})
+        fields = {name: call.get(name) for name in CALL}
+        parts.append({"type": "tool_use", **fields})
     return {"role": "assistant", "content": parts}
 
 

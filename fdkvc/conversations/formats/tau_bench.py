@@ -41,8 +41,9 @@ def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialog
         file_unread.fields(owner, {read, "info"})
     with_policy = []
     for row in simulations:
-        changes = {"policy": row.get("policy") or policy} if isinstance(row, dict) else {}
-        with_policy.append({**row, **changes} if changes else row)
+        if isinstance(row, dict):
+            row = {**row, "policy": row.get("policy") or policy}
+        with_policy.append(row)
     return read_each(SIMULATION.read, with_policy, "simulation", number, calls, file_unread)
 
 

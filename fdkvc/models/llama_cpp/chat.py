@@ -398,8 +398,8 @@ class PolicyChat(LlamaText):
         """
         self.add(text, writer)
         self.turn_kind = None
-        begin = len(self.ids)  # of the answer's mark, and before it
-        roles = self._roles
+        begin = len(self.ids)  # of the answer's mark
+        roles = self._roles  # before the answer
         logits = self.read(self.tokens.marks["system"])[-1]
         first = len(self.ids)
         spoken_text = ""

@@ -79,8 +79,8 @@ def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floa
         for index, token in enumerate(ids):
             batch.token[index] = token
             batch.pos[index] = int(start) + index
-            batch.n_seq_id[index] = 1  # in one sequence, number 0
-            batch.seq_id[index][0] = 0
+            batch.n_seq_id[index] = 1  # in one sequence
+            batch.seq_id[index][0] = 0  # number 0
             batch.logits[index] = index >= skipped
         code = llama_cpp.llama_decode(llama.ctx, batch)
         if code:

@@ -243,8 +243,8 @@ class Chat:
 
     def _write(self, names: Sequence[str], most: int) -> Iterator[dict[str, int]]:
         tokens = self.model.tokens
-        caches = [*map(self.caches.__getitem__, names)]
-        logits = np.stack([*map(self._logits.__getitem__, names)])
+        caches = [self.caches[name] for name in names]
+        logits = np.stack([self._logits[name] for name in names])
         self._logits |= zip(names, logits, strict=True)
         call = tokens.marks["call"]
         for step in generate(tokens, caches, logits, most=most, stop_loops=True):
@@ -267,14 +267,14 @@ class Chat:
             count = self.caches[name].count
             self.passages[name].append((writer, count - len(ids), count))
         opened = {*self._open, *names}
-        self._open = tuple(filter(opened.__contains__, self.caches))
+        self._open = tuple(name for name in self.caches if name in opened)
 
     def _close_answers(self) -> None:
         """Read the end of open answers, which are no longer the last message."""
         tokens = self.model.tokens
         for name in self._open:
             cache = self.caches[name]
-            (writer, first, _) = self.passages[name][-1]
+            writer, first, _ = self.passages[name][-1]
             ids = tokens.in_history(cache.ids[first:], self.roles[:-1])
             if ids:  # the template writes an earlier answer differently: read that instead
                 self.caches[name] = cache.fork(first)  # the turn began there
@@ -295,7 +295,7 @@ class Chat:
     def _read(self, names: Sequence[str], ids: Sequence[int]) -> None:
         """Read tokens under some caches, and store the logits after the last."""
         if names and ids:
-            caches = [*map(self.caches.__getitem__, names)]
+            caches = [self.caches[name] for name in names]
             logits = read(caches, ids, last=1)[:, 0]
             self._logits |= zip(names, logits, strict=True)
 

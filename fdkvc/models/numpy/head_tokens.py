@@ -173,7 +173,7 @@ def _all(vectors: Vectors, name: str) -> Floats:
 def _products(vectors: Vectors, queries: Floats) -> Floats:
     """Return scaled products of queries (H, m, h) with all keys (H, m, N + 1), then −inf."""
     keys = _all(vectors, "keys")
-    (heads, m, h) = queries.shape
+    heads, m, h = queries.shape
     # (K, G·m, h): the queries of a group are rows of one product with the keys that they share.
     grouped = queries.reshape(len(keys), -1, h) * np.float32(1 / np.sqrt(h))
     products = (grouped @ keys.swapaxes(1, 2)).reshape(heads, m, -1)

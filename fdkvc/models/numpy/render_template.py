@@ -96,8 +96,8 @@ def render_all(
         except Exception as error:  # a template is a program, and may raise anything
             reason = reason_of(error)
         else:
-            texts[number] = text  # the limit is for all together
-            size = size - len(text)
+            texts[number] = text
+            size -= len(text)  # the limit is for all together
     return texts, reason
 
 

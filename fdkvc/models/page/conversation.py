@@ -79,8 +79,9 @@ class Conversation:
     @property
     def parts(self) -> list[Conversation]:
         """The conversation up to each of its answers: to the dialog, then to each message."""
+        first = 0 if self.transcript is not None else 1
         parts = []
-        for answer in range(self.transcript is None, len(self.messages) + 1):
+        for answer in range(first, len(self.messages) + 1):
             stops = self._stops_up_to(answer)
             parts.append(replace(self, messages=self.messages[:answer], stops=stops))
         return parts

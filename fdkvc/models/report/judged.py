@@ -97,8 +97,8 @@ def comparison_name(better: str, poorer: str) -> str:
     # Each side is one way, or two for the difference of two differences.
     added = [cell.split(": ") for cell in better.split(" + ")]
     subtracted = [cell.split(": ") for cell in poorer.split(" + ")]
-    (decider, name) = added[0]
-    (other_decider, baseline) = subtracted[0]
+    decider, name = added[0]
+    other_decider, baseline = subtracted[0]
     if len(added) == 1:
         deciders = DECIDED[decider]
     else:

@@ -373,7 +373,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     def before_attention(self, layer: int, inputs: AttentionInputs) -> Any:
         """Store what the policy needs of a layer's inputs; return the mask to use."""
         cached_layer = self.layers[layer]
-        (*_, n, h) = inputs.queries.shape
+        *_, n, h = inputs.queries.shape
         # 1. The first layer of a pass notes its tokens.
         if layer == self.decided[0]:
             self._passes = (*self._passes, self._noted(n, inputs))

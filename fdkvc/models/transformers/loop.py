@@ -221,8 +221,8 @@ class LiveTextCache(ModelCache):
         """End the turn: the policy evicts, if there is one."""
         if self.evicts:
             self.cache.turn_kind = self.turn_kind
-            whole = self.whole  # until the turn has ended without an eviction
-            self.whole = False
+            whole = self.whole
+            self.whole = False  # until the turn has ended without an eviction
             self.cache.end_turn()
             self.whole = whole and self.cache.holds_all
         self._turn_start, self._cache_at_start = self.count, self.cache.fork()

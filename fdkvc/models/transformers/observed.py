@@ -221,7 +221,7 @@ class TensorObservation(Observation):
 def _products(layer: LayerVectors, queries: Any) -> Any:
     """Return scaled products of queries (H, m, h) with all keys (H, m, N)."""
     keys = layer.tensor("keys", "all")
-    (heads, m, h) = queries.shape
+    heads, m, h = queries.shape
     grouped = queries.reshape(len(keys), -1, h) * h**-0.5
     return (grouped @ keys.mT).reshape(heads, m, keys.shape[1])
 

@@ -135,8 +135,8 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
             tried += [Rotation(*call, *order) for order in orders]
     # 3. Find the one that turns the keys of each layer as the model did.
     for layer in layers:
-        (keys, values) = first[layer]
-        (turned, later_values) = later[layer]
+        keys, values = first[layer]
+        turned, later_values = later[layer]
         tolerance = 4 * torch.finfo(keys.dtype).eps + 1e-4
         largest = float(values.abs().max())
         if not torch.allclose(values, later_values, rtol=tolerance, atol=tolerance * largest):
