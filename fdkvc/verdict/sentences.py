@@ -71,7 +71,8 @@ def today_sentence(loss: TodayLoss) -> str:
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
     dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
     among = f", in {dialogs}" if counted.dialogs > 1 else ""
-    remedy = f"A limit of {loss.longest:,}, the longest conversation, would lose nothing"
+    limit = count(loss.longest, "token")
+    remedy = f"A limit of {limit}, as the longest conversation has, would lose nothing"
     return f"Today you lose {values}{among}. {remedy}."
 
 
@@ -121,9 +122,9 @@ def others_sentence(card: Card) -> str:
         parts.append(f"As good here: {ties}; this one is the simplest")
     if (smaller := card.smaller) is not None:
         size = smaller.size or 0
-        share = percent((smaller.size or 0) / card.tokens)
+        share = percent(size / card.tokens)
         words = f"“{way_words(smaller.policy)}”, in this project's cache for transformers,"
-        parts.append(f"{words} needs only {size:,} ({share})")
+        parts.append(f"{words} needs only {count(size, 'token')} ({share})")
     return f"{'. '.join(parts)}." if parts else ""
 
 
@@ -258,8 +259,8 @@ def promise_sentence(card: Card) -> str:
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     asked = percent(card.target)
     return (
-        f"Conversations that did not choose it keep {promise} of their values; you asked for "
-        f"{asked}."
+        f"Tried on conversations that it was not chosen from, it keeps {promise} of the values; "
+        f"you asked for {asked}."
     )
 
 
@@ -375,7 +376,7 @@ def table_note(card: Card) -> str:
             share = _floor(candidate.recall)
             cells.append(f"{way_words(candidate.policy)} (at best {share})")
     tried = percent(1 - PAYS)
-    lead = f"Less than {percent(card.target)} in up to {tried} of a conversation"
+    lead = f"Less than {percent(card.target)} even with {tried} of a conversation's tokens"
     return f"{lead}: {', '.join(cells)}." if cells else ""
 
 
@@ -392,9 +393,8 @@ def card_grid(card: Card) -> Grid:
         if candidate == card.best and card.pays:
             name += " ←"
         if candidate.size is None:
-            size = (
-                f"over {percent(1 - PAYS)} of a conversation ({_floor(candidate.recall)} in less)"
-            )
+            share = _floor(candidate.recall)
+            size = f"over {percent(1 - PAYS)} of a conversation (at best {share} in less)"
         read = "" if candidate.reading is None else candidate.reading.cell
         rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
     return Grid(["way", "tokens", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows)

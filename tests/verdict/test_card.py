@@ -142,7 +142,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
         loss = TodayLoss(Today("ollama", 900), count, 3, 8, 1200, pd.DataFrame())
         sentences = card_sentences(replace(card, today=loss))
         assert f"lose {lost} of 1,000 values" in sentences[0]
-        assert "A limit of 1,200, the longest conversation, would lose nothing" in sentences[0]
+        assert "A limit of 1,200 tokens, as the longest conversation has," in sentences[0]
         assert words in sentences[1]
 
 
@@ -168,7 +168,7 @@ def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> N
     lead, others, _ = card_sentences(card)
     assert "drop oldest messages" in lead
     assert "As good here: “Drop oldest messages up to a user's”" in others
-    assert "needs only 100 (10 %)" in others
+    assert "needs only 100 tokens (10 %)" in others
     assert {"Ollama", "transformers"} <= settings(card).keys()
 
 
@@ -380,7 +380,7 @@ def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() ->
     card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.promise is None, "one half reaches the target at no size"
-    assert "did not choose it" not in card_sentences(card)[-1]
+    assert "not chosen from" not in card_sentences(card)[-1]
 
 
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])

@@ -305,9 +305,10 @@ def _draw(page: str, known: Known) -> None:
             st.markdown(plain(basis), help=help_on(basis))
         _show_reader(page, known)
     if not card.clusters and card.read is None:
-        size = card.ways[0].tried if card.ways else 0
-        words = f"The transcript below shows what leaves a cache of {size:,} tokens"
-        st.caption(plain(f"{words}: an example, and no advice."))
+        if candidate := _shown_way(card):
+            size = count(shown_size(candidate.tried), "token")
+            words = f"The transcript below begins with a cache of {size}, as an example"
+            st.caption(plain(f"{words}: that is no advice."))
         return
     if card.clusters:  # without calls there are no values to draw
         with panel("verdict-curve"):
