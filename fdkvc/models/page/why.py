@@ -89,8 +89,8 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         columns = _columns(top_words, [speakers[place] for place in places])
         unreadable_words = evicted[~readable]
         others = {"word": OTHERS}
-        for column, name in SHARES.items():
-            others[column] = percent(float(unreadable_words[name].sum()), 1)
+        for column, share_name in SHARES.items():
+            others[column] = percent(float(unreadable_words[share_name].sum()), 1)
         for column, cells in columns.items():
             cells.append(others.get(column, ""))
         show_grid(columns, "Evicted words that would have received attention")
