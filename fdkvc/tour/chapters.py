@@ -215,8 +215,8 @@ def _sinks() -> Chapter:
         "A head of a pretrained model that finds nothing to attend to puts its attention on the "
         "first tokens, whatever they say: they are attention sinks.",
         f"SmolLM2 read {dialogs} with room for {ENTRIES} tokens in each head. {losing.title} "
-        f"evicts the first tokens, and {lost} of the next tokens that it would write come out "
-        "different from those with the full cache.",
+        f"evicts the first tokens, and {lost} of SmolLM2's next tokens come out different from "
+        "those with the full cache.",
         f"{healing.title} is {losing.title} that keeps the first "
         f"{healing.settings['sinks'].default}: only {healed} come out different.",
     )

@@ -215,7 +215,7 @@ def test_the_scene_of_the_first_token_is_told_from_shipped_results() -> None:
     _, evicted, healed = story_chapters()[5].sentences
 
     assert f"read {rows.n['fifo']} dialogs with room for 128 tokens in each head" in evicted
-    assert f"{changed['fifo']:.0f} % of the next tokens" in evicted
+    assert f"{changed['fifo']:.0f} % of SmolLM2's next tokens" in evicted
     assert f"keeps the first 4: only {changed['sink']:.0f} % come out different" in healed
 
 
