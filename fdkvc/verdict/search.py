@@ -221,7 +221,8 @@ def search(
 
     def progress(step: Progress) -> None:
         if report is not None:
-            expected = int(np.ceil(np.log2(len(sizes))))
+            # Two more than all dialogs need, for what only one half of them needs.
+            expected = int(np.ceil(np.log2(len(sizes)))) + 2
             step = replace(step, title=f"dialogs: {total:,}, ways: {len(policies)}")
             report(in_rounds(step, rounds, expected, began))
 
