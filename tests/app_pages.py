@@ -6,6 +6,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, wait
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.charts.theme import Spec
+from fdkvc.ui.run_panel import shared_jobs
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 120
@@ -67,11 +69,18 @@ def run_until(app: AppTest, words: str) -> AppTest:
 def rerun_until(
     app: AppTest, holds: Callable[[AppTest], bool], failure: str = "it never held"
 ) -> AppTest:
-    """Rerun the page until this holds of it."""
+    """Rerun the page until this holds of it, each time once background work has gone on.
+
+    A page that is run again and again takes the time of what it waits for.
+    """
     for _ in range(10 * SECONDS):
         if holds(app):
             return app
-        time.sleep(0.1)
+        running = [job.future for job in [*shared_jobs()._jobs.values()] if not job.finished]
+        if running:
+            wait(running, timeout=1, return_when=FIRST_COMPLETED)
+        else:
+            time.sleep(0.1)
         settled(app.run())
     pytest.fail(failure)
 

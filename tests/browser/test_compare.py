@@ -73,6 +73,7 @@ def expect_turn(page: Page, turn: int) -> None:
         expect(locator.locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 
+@pytest.mark.long
 def test_four_policies_are_compared_in_step(page: Page) -> None:
     traces = [simulate(policy_named(key), DIALOG, 56) for key in PAPER_POLICIES]
     page.set_viewport_size({"width": 1440, "height": 900})

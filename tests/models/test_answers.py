@@ -49,6 +49,12 @@ def model(folder: Path) -> LanguageModel:
     return load_language_model(folder)
 
 
+@pytest.fixture(scope="module")
+def table(model: LanguageModel) -> pd.DataFrame:
+    """Return what is measured of the dialogs' beginnings."""
+    return run_answers(FEW, model, shortened(), workers=1)
+
+
 def shortened(turns: int = 6) -> list[Transcript]:
     """Return the beginnings of the project's own dialogs, with the calls made in them."""
     return [
@@ -95,11 +101,10 @@ def value(table: pd.DataFrame, dialog: str, policy: str, budget: int, metric: st
     return float(number)
 
 
-def test_measures_are_what_reading_under_one_memory_gives(model: LanguageModel) -> None:
-    dialogs = shortened()
-    table = run_answers(FEW, model, dialogs, workers=1)
-
-    for dialog in dialogs:
+def test_measures_are_what_reading_under_one_memory_gives(
+    model: LanguageModel, table: pd.DataFrame
+) -> None:
+    for dialog in shortened():
         full = by_hand(model, TextCache(model.decoder), dialog)
         for name, budget in (("fifo", 12), ("h2o", 40), (REREAD, 12), (REREAD, 40)):
             case = TextCache(model.decoder), dialog, budget
@@ -534,13 +539,12 @@ def test_a_dialog_that_the_model_cannot_hold_is_named(tmp_path: Path) -> None:
 
 
 def test_what_grades_comes_from_reading_unless_writing_is_asked_for(
-    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+    model: LanguageModel, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written = run_answers(FEW, model, shortened(), workers=1)
     monkeypatch.setattr("fdkvc.models.answers.generate_passages", None)
     alone = run_answers(replace(FEW, write_calls=False), model, shortened(), workers=1)
 
     assert Answers().write_calls is False
-    kept = ~written.metric.str.contains("calls_exact|arguments_right")
+    kept = ~table.metric.str.contains("calls_exact|arguments_right")
     assert not kept.all()
-    pd.testing.assert_frame_equal(alone, written[kept].reset_index(drop=True))
+    pd.testing.assert_frame_equal(alone, table[kept].reset_index(drop=True))

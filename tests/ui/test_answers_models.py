@@ -108,6 +108,7 @@ def test_without_its_package_a_model_says_how_to_get_it(monkeypatch: pytest.Monk
     assert len(lanes(choose(app, "bundled"))) == 5
 
 
+@pytest.mark.long
 def test_two_people_chat_in_turn_and_no_answer_is_written_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -661,6 +661,7 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     assert any("--model" in block.value for block in app.code)
 
 
+@pytest.mark.long
 def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checked, verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
@@ -678,6 +679,7 @@ def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.Mon
     assert not specs(app), "no values, so no share of them to draw"
 
 
+@pytest.mark.long
 def test_a_model_reads_for_more_minutes_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checked, verdict_page, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
@@ -726,7 +728,7 @@ def test_what_is_lost_today_is_known_while_the_search_goes_on(
 
 
 def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    rental, runs = shipped_file("rental"), list[FileRun]()
+    chat, runs = shipped_file("chat"), list[FileRun]()
 
     def replay_until_stopped(run: FileRun, **execution: Any) -> ReplayRun | None:
         runs.append(run)
@@ -737,7 +739,7 @@ def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         return replay_file(run, workers=1)
 
     monkeypatch.setattr(verdict_page, "replay_file", replay_until_stopped)
-    app = open_dialogs(dataclasses.replace(rental, name="stopped.json", digest="stopped"))
+    app = open_dialogs(dataclasses.replace(chat, name="stopped.json", digest="stopped"))
     press(app, "Stop")
     while app.get("progress"):
         settled(app.run())
@@ -751,7 +753,7 @@ def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_preset_brings_its_limit() -> None:
-    app = card(open_page("dialogs", file="rental"))
+    app = card(open_page("dialogs", file="rental", target=90))
     settled(app.selectbox(key="dialogs/today").set_value("anthropic").run())
     assert app.number_input(key="dialogs/limit").value == 100_000
     assert link_of(app)["today"] == "anthropic"

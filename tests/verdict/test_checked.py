@@ -156,6 +156,7 @@ def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
         check_language(MODEL, [Transcript("one", (Turn("user", "两个人的桌子"),))])
 
 
+@pytest.mark.long
 def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked, "MINUTE_WORK", 10**6)
     card = card_of(("fifo", 100), ("sink", 80), ("sinks(h2o)", 99))
@@ -192,7 +193,12 @@ def read_at(sizes: dict[str, int]) -> tuple[float, dict[str, int]]:
 
 @pytest.mark.parametrize(
     ("seconds", "values", "dialogs", "rounds"),
-    [(20, 1, 1, 3), (70, 1, 1, 1), (5, 1, 2, 8), (20, 1_000, 2, 1)],
+    [
+        (20, 1, 1, 3),
+        (70, 1, 1, 1),
+        pytest.param(5, 1, 2, 8, marks=pytest.mark.long),
+        (20, 1_000, 2, 1),
+    ],
 )
 def test_reading_ends_with_its_minutes(
     seconds: int,

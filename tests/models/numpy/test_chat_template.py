@@ -239,7 +239,8 @@ def test_a_template_without_an_end_is_stopped(
     assert "takes more than" in str(chat_texts(f"{{# {seconds} #}}" + ENDLESS))
 
 
-def test_a_process_that_was_stopped_is_started_again() -> None:
+def test_a_process_that_was_stopped_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1)
     chat = chat_texts("{% if messages | length == 7 %}" + ENDLESS + "{% endif %}" + CHATML)
     assert isinstance(chat, ChatTexts), chat
     with pytest.raises(ValueError, match="takes more than"):
