@@ -21,6 +21,7 @@ from fdkvc.models.cache_answers import (
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.page import loading
 from fdkvc.models.page.conversation import FULL, Conversation, begin, write
+from fdkvc.models.page.forgotten_word import restored_sentence
 from fdkvc.models.page.restore import _summary
 from fdkvc.models.report.answer import LOOPED, answers_html, headline
 from fdkvc.policies import policy_named
@@ -86,6 +87,14 @@ def test_restore_says_what_the_headline_says() -> None:
     fifo = replace(fifo, calls=calls[:1])
     assert "the call is right" in _summary(fifo, restored, right, False)
     assert "the call is what the full cache writes after" in _summary(fifo, restored, right, True)
+
+
+def test_of_a_restored_word_it_is_said_what_each_answer_has() -> None:
+    """FIFO's repeats the name: to say that it has not the word alone would look wrong."""
+    assert restored_sentence(shipped_answer()) == (
+        "With 4 more tokens in the cache, FIFO's answer has “Rosalind”, but not “Rosalind's”; "
+        "H2O's answer has “Rosalind's” again."
+    )
 
 
 def test_words_that_some_cache_loses_are_shown_and_stay_text() -> None:

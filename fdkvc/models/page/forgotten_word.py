@@ -6,7 +6,7 @@ from html import escape
 import streamlit as st
 
 from fdkvc.conversations.page.files import shipped_file
-from fdkvc.core.words import count, listed
+from fdkvc.core.words import count
 from fdkvc.models.cache_answers import CacheAnswer, RecordedAnswer, shipped_answer
 from fdkvc.models.report.answer import answers_html
 from fdkvc.ui.markdown import plain
@@ -33,14 +33,19 @@ def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
 
 
 def restored_sentence(recorded: RecordedAnswer) -> str:
-    """Return in which answers the question's word is again, once the evicted one is restored."""
-    (answering,) = {recorded.restored[name].word for name in LOSING}
-    outcomes = list[str]()
-    for name in LOSING:
-        found = answering in recorded.restored[name].attempts[0].written.split()
-        outcomes.append(f"{'is' if found else 'is not'} in {recorded.answers[name].title}'s answer")
+    """Return what the answers have of the word that they lacked, once the evicted one is back."""
     (span,) = recorded.restored[LOSING[0]].attempts[0].spans
-    return f"With {count(span.end - span.first, 'token')} more, “{answering}” {listed(outcomes)}."
+    name = span.text.rstrip(".")
+    outcomes = []
+    for policy in LOSING:
+        answering = recorded.restored[policy].word
+        words = recorded.restored[policy].attempts[0].written.split()
+        outcome = f"has “{answering}” again"
+        if answering not in words:
+            outcome = f"has “{name}”, but not “{answering}”" if name in words else "lacks it"
+        outcomes.append(f"{recorded.answers[policy].title}'s answer {outcome}")
+    tokens = count(span.end - span.first, "more token")
+    return f"With {tokens} in the cache, {'; '.join(outcomes)}."
 
 
 @st.fragment
