@@ -4,10 +4,10 @@
 
 Of each file's conversations with more than three calls, six draws of eight are taken by a seed. The
 card is made from four, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the model
-reads for up to four minutes on two cores. Then it reads the other four, up to 6,000 tokens of them,
-at the recommended size, and at that which words alone recommended, where that is another. The card
-holds if the share of values that stay right there is at least the low end of what it says. Each
-card is appended to OUT.csv, with which a later run goes on. Prints a table.
+reads for a minute, the default. Then it reads the other four, up to 6,000 tokens of them, at the
+recommended size, and at that which words alone recommended, where that is another. The card holds
+if the share of values that stay right there is at least the low end of what it says. Each card is
+appended to OUT.csv, with which a later run goes on. Prints a table.
 """
 
 import sys
@@ -32,8 +32,8 @@ from fdkvc.verdict.model_shape import SHAPES
 from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.sentences import certainty
 
-FILES, OF, MINUTES, WORKERS, REST_TOKENS = 6, 8, 4, 2, 6_000
-"""Draws of each file, conversations of a draw, minutes of reading, cores, tokens of the others."""
+FILES, OF, WORKERS, REST_TOKENS = 6, 8, 2, 6_000
+"""Draws of each file, conversations of a draw, cores, and tokens of the others."""
 
 COLUMNS = (
     *("file", "draw", "policy", "size", "tokens", "sized_by_model", "how_sure"),
@@ -54,7 +54,7 @@ def card_of(dialogs: Sequence[Transcript], named: NamedModel) -> Card:
     )
     assert run.card is not None
     try:
-        read = read_card(run.card, named.answering_model, dialogs, MINUTES, workers=WORKERS)
+        read = read_card(run.card, named.answering_model, dialogs, workers=WORKERS)
     except ValueError as problem:
         print(problem, file=sys.stderr)
         return run.card
