@@ -40,6 +40,8 @@ from tests.studies import few_dialogs
 
 ROOT = Path(__file__).parents[2]
 CAPTURED = pytest.CaptureFixture[str]
+SECONDS_PER_LINE = vars(console_module)["SECONDS_PER_LINE"]
+"""As it is outside the tests."""
 NUMBERS_ONLY = ("summary.csv", "adaptation.csv", "paired.csv")
 
 
@@ -134,6 +136,7 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
     seconds = count(step=4)
+    monkeypatch.setattr(console_module, "SECONDS_PER_LINE", SECONDS_PER_LINE)
     monkeypatch.setattr(study_module, "perf_counter", lambda: next(seconds))
     monkeypatch.setattr(benchmark_module, "CHUNK", 1)
 
