@@ -70,7 +70,9 @@ def policy_lines(
 
 def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
     """Return the lines of a tooltip for these numbers: a title for each field."""
-    return [alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()]
+    return [
+        alt.Tooltip(f"{field}:Q", title=title, format=form) for field, title in titles.items()
+    ]
 
 
 def mean_tips(form: str, interval: bool = True) -> list[str | alt.Tooltip]:
@@ -127,7 +129,9 @@ def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
     )
 
 
-def single(theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any) -> Spec:
+def single(
+    theme: Theme, data: Mapping[str, pd.DataFrame], *layers: Panel, **options: Any
+) -> Spec:
     """Layer marks into one chart of the full width with its data; options as of `alt.layer`."""
     return {
         # Not as the top level, which would add a configuration and gather inline data.

@@ -15,7 +15,11 @@ def picture(chart: Spec, theme: Theme, width: int) -> str:
         cells = frame.astype(object).where(frame.notna(), None)
         records[name] = cells.to_dict(orient="records")
     config = chart["config"] | {
-        "axis": {**chart["config"]["axis"], "gridColor": theme.faint, "domainColor": theme.faint},
+        "axis": {
+            **chart["config"]["axis"],
+            "gridColor": theme.faint,
+            "domainColor": theme.faint,
+        },
         "title": {**chart["config"]["title"], "color": theme.ink},
         "view": {"stroke": None},
     }

@@ -43,7 +43,9 @@ def budgets_chart(
     the legend, as `looks` takes them. `marks` are points to ring (label, policy, budget, mean), and
     `readings` what a model measured (policy, budget, mean, ci_low, ci_high).
     """
-    table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(drop=True)
+    table = table[["policy", "budget", "n", "mean", "ci_low", "ci_high"]].reset_index(
+        drop=True
+    )
     budgets = sorted({*table.budget, *marks.budget, *readings.budget}) or [1]
     base = alt.Chart(alt.NamedData("budgets")).encode(x=_budget_axis(budgets))
     lowest, _ = ends_of(pd.concat([table["mean"], marks["mean"], readings.ci_low]), 1.0)
@@ -90,7 +92,9 @@ def _budget_axis(budgets: Sequence[float]) -> alt.X:
     powers = range(len(f"{high:.0f}"))
     values = [digit * 10**power for power in powers for digit in (1, 1.5, 2, 3, 4, 5, 7)]
     scale = alt.Scale(type="log", domain=[low / room, high * room], nice=False)
-    axis = alt.Axis(title="tokens", values=values, grid=False, format=",d", labelOverlap="greedy")
+    axis = alt.Axis(
+        title="tokens", values=values, grid=False, format=",d", labelOverlap="greedy"
+    )
     return alt.X("budget:Q", scale=scale, axis=axis)
 
 
@@ -119,7 +123,9 @@ def series_chart(
     )
     lines = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=26)).encode(
         y=axis_between(alt.Y, "mean", domain, tickCount=5, format="~g"),
-        strokeDash=alt.StrokeDash("policy:N", scale=look_scale(policies, "dash"), legend=legend),
+        strokeDash=alt.StrokeDash(
+            "policy:N", scale=look_scale(policies, "dash"), legend=legend
+        ),
         tooltip=["turn:Q", "topic:N", "policy:N", *mean_tips(".4f")],
     )
     layers = *_topics(len(schedule), theme), mean_band(base, domain, opacity=0.25), lines
@@ -222,7 +228,9 @@ def curve_chart(
         dashed_rule(default, x_ends, theme),
         mean_band(base, y_ends, color=colour, opacity=0.25),
         base.mark_line(color=colour, strokeWidth=2, aria=False).encode(y=y),
-        base.mark_point(filled=True, color=colour, size=70, opacity=1).encode(y=y, tooltip=tooltip),
+        base.mark_point(filled=True, color=colour, size=70, opacity=1).encode(
+            y=y, tooltip=tooltip
+        ),
     ]
     words = f"dashed: the default, {default:g}"
     if rows.published.notna().any():

@@ -170,7 +170,9 @@ DARK = Theme(
 )
 
 
-def _numbered(kind: str, light: Sequence[str], dark: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _numbered(
+    kind: str, light: Sequence[str], dark: Sequence[str]
+) -> dict[str, tuple[str, str]]:
     pairs = zip(light, dark, strict=True)
     return {f"{kind}-{place}": colours for place, colours in enumerate(pairs)}
 
@@ -184,7 +186,9 @@ VARIABLES = {
 }
 """CSS variables of pages and saved scenes by name: a colour on light pages and one on dark ones."""
 
-_rules = [f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()]
+_rules = [
+    f"--{name}: light-dark({light}, {dark}); " for name, (light, dark) in VARIABLES.items()
+]
 ROOT = f":root {{{''.join(_rules)}--met: {MET}; --unmet: {UNMET}; --attended: {TOPICS[0]};}}\n"
 """CSS that defines the variables."""
 

@@ -25,7 +25,11 @@ def app(options: Namespace) -> None:
             raise ValueError(f"the model {name!r} does not exist")
     if models:
         os.environ[OWN_MODELS] = "\n".join(models)
-    port = () if options.port is None else ("--server.port", f"{PORT.check(options.port, 'port')}")
+    port = (
+        ()
+        if options.port is None
+        else ("--server.port", f"{PORT.check(options.port, 'port')}")
+    )
     sys.argv[1:] = ["run", str(script), *port]
     with suppress(KeyboardInterrupt):
         runpy.run_module("streamlit", run_name="__main__", alter_sys=True)

@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _run(options)
     except SystemExit as end:  # argparse after printing its help, or the app's server
         if options is not None and options.command != "app":
-            return _fail(f"something other than this project ended the run (SystemExit: {end})")
+            return _fail(
+                f"something other than this project ended the run (SystemExit: {end})"
+            )
         code = end.code if isinstance(end.code, int) else 0
     except ValueError as error:
         return _fail(str(error))

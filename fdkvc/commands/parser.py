@@ -42,7 +42,9 @@ BASELINE = "policy to compare with; default: h2o, else the first"
 TABLES = "write CSV tables and run.json to this folder"
 SMALL_MODEL = "folder or GGUF file, smollm2, or a stored model such as ollama:qwen2.5:0.5b"
 READ_DIALOGS = ("dialogs", "answers", "live", "claim")
-ANY_MODEL = "folder of any causal model, GGUF file, smollm2, or a stored model (ollama:…, hf:…)"
+ANY_MODEL = (
+    "folder of any causal model, GGUF file, smollm2, or a stored model (ollama:…, hf:…)"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,7 +85,9 @@ class _Parser(argparse.ArgumentParser):
 
     def number(self, field: Field, description: str) -> None:
         description = f"{description}, {field.allowed(int)}"
-        self.option(f"--{field.name}", "N", description, type=parse_number, default=field.default)
+        self.option(
+            f"--{field.name}", "N", description, type=parse_number, default=field.default
+        )
 
     def workers(self) -> None:
         description = f"worker processes, {WORKERS.allowed(int)}; default: the number of cores"
@@ -125,11 +129,17 @@ def build_parser() -> _Parser:
     app = command("app", "open the app in a browser")
     port = f"port of the server, {PORT.allowed(int)}; default: 8501, or the next free one"
     app.option("--port", "N", port, type=parse_number)
-    app.several("--model", "FOLDER", "folders or GGUF files of Llama models that pages may load")
+    app.several(
+        "--model", "FOLDER", "folders or GGUF files of Llama models that pages may load"
+    )
 
-    benchmark = command("benchmark", "measure policies on scenarios and compare with the paper")
+    benchmark = command(
+        "benchmark", "measure policies on scenarios and compare with the paper"
+    )
     benchmark.option("--baseline", "KEY", BASELINE)
-    benchmark.flag("--all", "measure all of the paper's tables, figures and claims, and compare")
+    benchmark.flag(
+        "--all", "measure all of the paper's tables, figures and claims, and compare"
+    )
     benchmark.workers()
     benchmark.option("--out", "DIR", TABLES)
 
@@ -144,7 +154,9 @@ def build_parser() -> _Parser:
     dialogs.flag("--calls", "include tool calls, before the words of their turn")
     dialogs.tools()
     dialogs.option("--baseline", "KEY", BASELINE)
-    dialogs.flag("--pin", "run every policy also with the system prompt pinned, within the budget")
+    dialogs.flag(
+        "--pin", "run every policy also with the system prompt pinned, within the budget"
+    )
     plan = (
         "recommend a way to fit the dialogs and its size in tokens, for the cache of a model: "
         "llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads "
@@ -175,17 +187,27 @@ def build_parser() -> _Parser:
     dialogs.workers()
     dialogs.option("--out", "DIR", TABLES)
 
-    forgot = command("forgot", "say what a coding agent's session forgot when it was compacted")
+    forgot = command(
+        "forgot", "say what a coding agent's session forgot when it was compacted"
+    )
     log = "log of Claude Code, Codex, pi, Copilot CLI, Gemini CLI or opencode, or a folder of "
     log += "them; default: an example"
     forgot.add_argument("file", metavar="SESSION", nargs="?", help=log)
     forgot.several("--ways", "POLICY", "policies to compare; default: five ways")
-    middle = "tokens that the other ways keep, by default those that stayed; a session without "
+    middle = (
+        "tokens that the other ways keep, by default those that stayed; a session without "
+    )
     middle += "compactions is cut at its middle"
     forgot.option("--at", "N", middle, type=parse_number)
-    reads = "let this model count tokens and read on after each compaction, if its context allows"
-    forgot.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone")
-    dollars = "dollars for a million tokens written to a prefix cache, read from it, and answered"
+    reads = (
+        "let this model count tokens and read on after each compaction, if its context allows"
+    )
+    forgot.option(
+        "--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone"
+    )
+    dollars = (
+        "dollars for a million tokens written to a prefix cache, read from it, and answered"
+    )
     lifetime = "a fourth number is the minutes that the cache lives"
     defaults = "default: 6.25,0.5,25,5 (Claude Opus 5)"
     forgot.option("--prices", "W,R,O[,M]", f"{dollars}; {lifetime}; {defaults}")
@@ -227,7 +249,9 @@ def build_parser() -> _Parser:
     longest = f"up to {MAX_SCRIPTED_TURNS:,} turns, a letter each"
     schedule = f"your own schedule instead, such as AABBA: {longest}"
     trace.option("--schedule", "LETTERS", schedule)
-    trace.option("--policy", "KEY", "policy to run, such as fd-kvc:gamma=0.8", default="fd-kvc")
+    trace.option(
+        "--policy", "KEY", "policy to run, such as fd-kvc:gamma=0.8", default="fd-kvc"
+    )
     metrics = "metrics to compute, added to the paper's three"
     trace.several("--metrics", "KEY", metrics, default=[])
     trace.number(SEED, "random seed")
@@ -238,7 +262,9 @@ def build_parser() -> _Parser:
     repeat = command("repeat", "repeat the run of a run.json and compare the numbers")
     repeat.add_argument("file", metavar="FILE", help="run.json to repeat")
     repeat.option("--model", "FOLDER", "model that the run measured; default: the bundled one")
-    dialogs_help = "dialogs that it read; default: the file that it names, or two example dialogs"
+    dialogs_help = (
+        "dialogs that it read; default: the file that it names, or two example dialogs"
+    )
     repeat.option("--dialogs", "FILE", dialogs_help)
     repeat.tools()
     repeat.workers()

@@ -18,7 +18,9 @@ def repeat(options: Namespace) -> None:
     record = read_run(read_bytes(options.file, MAX_RUN_JSON_BYTES))
     folder = Path(options.file).parent
     if not any(os.path.isfile(folder / Path(name).name) for name in record.files):
-        raise ValueError("there is nothing to compare: none of the run's tables is beside run.json")
+        raise ValueError(
+            "there is nothing to compare: none of the run's tables is beside run.json"
+        )
     with running(options.workers) as execution:
         run = KINDS[record.kind].again(record, settings_from(Sources, options), **execution)
     comparison = compare(record, run.files, folder)

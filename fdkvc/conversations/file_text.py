@@ -124,7 +124,9 @@ def _unzipped(content: bytes, kind: str) -> tuple[bytes, str]:
     if len(members) != 1:
         names = first_three([clean_name(member.filename) for member in members])
         files_words = f"{len(members):,} files ({names})" if members else "no file"
-        raise ValueError(f"the archive has {files_words}, but must have one: give a file of it")
+        raise ValueError(
+            f"the archive has {files_words}, but must have one: give a file of it"
+        )
     (member,) = members
     if member.flag_bits & 1:
         raise ValueError("the archive is encrypted: give the file that is in it")
@@ -147,7 +149,9 @@ def decoded(content: bytes) -> str:
             begun = f"the file begins as {encoding.upper()} text"
             raise ValueError(f"{begun}, but goes on otherwise") from None
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"line {line} of the file is not UTF-8 text: save it as UTF-8") from None
+        raise ValueError(
+            f"line {line} of the file is not UTF-8 text: save it as UTF-8"
+        ) from None
     # This encoding has bytes of ASCII alone, so it decodes as UTF-8, to nonsense.
     if re.match(r"[^\x1b]*\x1b\$[@B]", text):
         raise ValueError("the file is ISO-2022-JP text, which is not read: save it as UTF-8")

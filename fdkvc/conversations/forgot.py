@@ -299,7 +299,10 @@ class _Comparison:
                 things += ((row.message, thing.value) for thing in row.things)
         messages = result.session.messages
         for message in turns:
-            if span_kind(messages[message]) == "user" and message not in result.session.summaries:
+            if (
+                span_kind(messages[message]) == "user"
+                and message not in result.session.summaries
+            ):
                 text = messages[message].turn.text
                 things += ((message, thing) for thing in things_in_text(text))
         words = [(rule.message, rule.text) for rule in reversed(result.rules)]
@@ -330,7 +333,9 @@ def _rewrite(
     answers = result.answers
     returned = returned_tokens(rows, answers)
     changed = min(changed, tokens)
-    return Rewrite(result.before, tokens, changed, summary, len(answers), returned, result.gaps)
+    return Rewrite(
+        result.before, tokens, changed, summary, len(answers), returned, result.gaps
+    )
 
 
 def _size(session: Session, number: int) -> int:

@@ -6,7 +6,12 @@ from pathlib import Path
 from time import perf_counter
 
 from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
-from fdkvc.conversations.forgot_folder import folder_json, folder_text, losses_by_project, losses_in
+from fdkvc.conversations.forgot_folder import (
+    folder_json,
+    folder_text,
+    losses_by_project,
+    losses_in,
+)
 from fdkvc.conversations.forgot_report import as_json, as_text, lost_kinds, none_sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.lexical import Encoder
@@ -64,7 +69,8 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
         text = as_text(results, words, prices) if results else none_sentence(sessions[0])
         if results and (rest_count := len(sessions) - len(compacted)):
             text += (
-                f"\nWithout a compaction, and not compared: {count(rest_count, 'conversation')}."
+                "\nWithout a compaction, and not compared: "
+                f"{count(rest_count, 'conversation')}."
             )
     flush(text + "\n")
     if options.out is not None:

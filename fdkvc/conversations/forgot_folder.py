@@ -131,14 +131,25 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     lines = [fill(sentence, WIDTH) for sentence in sentences]
     parts = ["\n".join(lines), folder_grid(losses, words).within(WIDTH).text()]
     if losses.unrelated_files:
-        parts.append(f"Not sessions of a coding agent: {count(losses.unrelated_files, 'file')}.")
+        parts.append(
+            f"Not sessions of a coding agent: {count(losses.unrelated_files, 'file')}."
+        )
     return "\n\n".join(parts)
 
 
 def folder_grid(losses: FolderLosses, words: bool) -> Grid:
     """Return the table of projects; without `words`, they are numbered."""
     kinds = KIND_PLURALS.values()
-    heads = ["project", "sessions", "compactions", "lost", "back", *kinds, "read again", "rules"]
+    heads = [
+        "project",
+        "sessions",
+        "compactions",
+        "lost",
+        "back",
+        *kinds,
+        "read again",
+        "rules",
+    ]
     rows = [[*map(str, row)] for row in _cells(losses, words)]
     return Grid(heads, rows)
 
@@ -155,7 +166,16 @@ def _cells(losses: FolderLosses, words: bool) -> Iterator[Sequence[Any]]:
         lost = f"{row.lost.total():,} of {row.needed:,}"
         kinds = [f"{row.lost[name]:,}" for name in KIND_PLURALS]
         tokens = f"{row.tokens_again:,}"
-        yield project, row.sessions, row.compactions, lost, row.returned, *kinds, tokens, row.rules
+        yield (
+            project,
+            row.sessions,
+            row.compactions,
+            lost,
+            row.returned,
+            *kinds,
+            tokens,
+            row.rules,
+        )
 
 
 def losses_by_project(losses: FolderLosses, words: bool) -> dict[str, Counter[str]]:

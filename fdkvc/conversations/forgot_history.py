@@ -14,7 +14,13 @@ from fdkvc.conversations.needs import Thing, setting_slots, things_of
 from fdkvc.conversations.rereading import LineIndex, Returned, is_edit, is_edit_tool
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import MadeCall, Session
-from fdkvc.conversations.thing_index import Place, ThingIndex, file_name, is_path, names_same_file
+from fdkvc.conversations.thing_index import (
+    Place,
+    ThingIndex,
+    file_name,
+    is_path,
+    names_same_file,
+)
 from fdkvc.core.limits import MAX_SESSION_VALUES
 from fdkvc.core.transcripts import SpanKind
 
@@ -133,7 +139,9 @@ class History:
         for index in self._new_messages(context):
             for number, call in enumerate(self.session.messages[index].calls):
                 things = things_of(call, self._settings)
-                others = [row for row in things if row.value.rstrip("/") != self.session.folder]
+                others = [
+                    row for row in things if row.value.rstrip("/") != self.session.folder
+                ]
                 yield LaterCall(index, number, call, tuple(others))
 
     def call_counts(self, number: int) -> tuple[int, int]:
@@ -250,10 +258,14 @@ class History:
                 is_known = places and places[0].message < row.message
                 if name and name in text and not (is_known or thing.is_name):
                     namesakes = self._contexts_of(index.namesakes(thing.value))
-                    yield Failure(row.message, thing.value, _last_before(namesakes, context) >= 0)
+                    yield Failure(
+                        row.message, thing.value, _last_before(namesakes, context) >= 0
+                    )
                     break
 
-    def _new_places(self, message: int, context: int, places: Sequence[Place]) -> Sequence[Place]:
+    def _new_places(
+        self, message: int, context: int, places: Sequence[Place]
+    ) -> Sequence[Place]:
         """Return the places of a thing in messages after a compaction, and before a call."""
         bounds = self._new_messages(context)[0], message
         first, end = (bisect_left(places, (bound,)) for bound in bounds)
@@ -269,7 +281,11 @@ class History:
         stood = self._within(places, context)
         source = stood[-1]
         row = self.session.messages[source.message]
-        kind = SUMMARY if source.message in self.session.summaries else span_kind(row, source.start)
+        kind = (
+            SUMMARY
+            if source.message in self.session.summaries
+            else span_kind(row, source.start)
+        )
         stayed = self._stayed[context]
         return Need(
             value=uses[0].value,

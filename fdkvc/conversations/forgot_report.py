@@ -71,7 +71,9 @@ def heading(result: Forgot) -> str:
 def sentence(result: Forgot) -> str:
     """Say what a compaction forgot, what was done again, and which other way held more."""
     if not result.ways:
-        return "What the model had after it is not in the file, so what it forgot is not known."
+        return (
+            "What the model had after it is not in the file, so what it forgot is not known."
+        )
     # If what the session did is not known, the best way stands for it.
     recorded = result.recorded
     fitted = recorded or max(result.ways, key=lambda fitted: sum(fitted.holds))
@@ -113,7 +115,8 @@ def returned_sentence(result: Forgot) -> str:
     unseen = len(lost) - returned
     verb = "was" if unseen == 1 else "were"
     return (
-        f"{words}: {returned:,} came back before use, {unseen:,} {verb} used without coming back."
+        f"{words}: {returned:,} came back before use, {unseen:,} {verb} used "
+        "without coming back."
     )
 
 
@@ -125,7 +128,9 @@ def redone_sentence(fitted: Fitted) -> str:
     verb = "repeats" if redone.calls == 1 else "repeat"
     lines = count(redone.lines, "line")
     tokens = count(redone.tokens, "token")
-    edited = f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
+    edited = (
+        f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
+    )
     return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens}{edited})."
 
 
@@ -150,7 +155,9 @@ def price_sentence(result: Forgot, prices: Prices) -> str:
     requests = fitted.rewrite.requests
     paid = fitted.rewrite.paid_after(prices)
     spent, alternative = map(dollars, fitted.rewrite.costs(prices)[-1])
-    paid_words = f"it had paid for itself after {paid:,}" if paid else "it had not paid for itself"
+    paid_words = (
+        f"it had paid for itself after {paid:,}" if paid else "it had not paid for itself"
+    )
     expired = fitted.rewrite.expired(prices)
     late = f" The cache had expired before {expired:,}, after {prices.minutes:g} minutes." * (
         expired > 0
@@ -285,7 +292,9 @@ def losses_grid(result: Forgot, words: bool) -> Grid:
     messages = result.session.messages
     rows = []
     for need in result.lost()[:WORST]:
-        value = clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value)
+        value = (
+            clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value)
+        )
         call = clipped(f"{need.method}, {messages[need.message].place}", 26)
         giver = messages[need.giver].place if need.giver >= 0 else ""
         rows.append([value, clipped(given_by(need), 22), f"{need.age:,}", call, giver])
@@ -307,7 +316,11 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
             worst = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
             lines += ["", f"{worst} under “{result.ways[0].label}”:", grid.text()]
         if words and result.recorded is not None and (rules := rules_lines(result)):
-            lines += ["", "Rules of the user that are not word for word in what stayed:", *rules]
+            lines += [
+                "",
+                "Rules of the user that are not word for word in what stayed:",
+                *rules,
+            ]
         parts.append("\n".join(lines))
     return "\n\n".join([*parts, textwrap.fill(tokens_note(results[0].session), WIDTH)])
 
@@ -460,7 +473,9 @@ def lost_kinds(needs: Iterable[Need]) -> Counter[str]:
 
 def kind_name(value: str) -> str:
     """Return the key in `KINDS` of a value."""
-    return next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip()))
+    return next(
+        kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, value.strip())
+    )
 
 
 KINDS = {

@@ -80,7 +80,10 @@ def lexical_recording(
 
 
 def embedded(
-    transcript: Transcript, tokens: tuple[tuple[Token, ...], ...], seed: int = 0, source: str = ""
+    transcript: Transcript,
+    tokens: tuple[tuple[Token, ...], ...],
+    seed: int = 0,
+    source: str = "",
 ) -> Recording:
     """Give each of these tokens a random vector; see `lexical_recording`."""
     SEED.check(seed, "seed")
@@ -160,7 +163,9 @@ class Kept:
         self._draws = Random(0)
         self._lock = Lock()
 
-    def recording(self, transcript: Transcript, seed: int, encoding: Encoder | None) -> Recording:
+    def recording(
+        self, transcript: Transcript, seed: int, encoding: Encoder | None
+    ) -> Recording:
         """Return a kept recording, or compute it and keep it; see `lexical_recording`."""
         key = transcript, seed, encoding
         found = self._recordings.get(key)

@@ -41,7 +41,9 @@ def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
         .mark_bar(size=14)
         .encode(
             x=alt.X("lost:Q", axis=alt.Axis(title=None, format="d", tickMinStep=1)),
-            y=alt.Y("name:N", sort=None, axis=alt.Axis(title=None, ticks=False, labelLimit=190)),
+            y=alt.Y(
+                "name:N", sort=None, axis=alt.Axis(title=None, ticks=False, labelLimit=190)
+            ),
             color=alt.Color("kind:N", scale=scale, legend=top_legend(columns=LEGEND_COLUMNS)),
             order="order:Q",
             tooltip=["name:N", "kind:N", *tips("d", lost="values lost")],
@@ -50,7 +52,9 @@ def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
     hidden = len(names) - MAX_BARS
     subtitle = f"The first {MAX_BARS} of {len(names):,}" if hidden > 0 else ""
     height = 26 * max(len(names[:MAX_BARS]), 1)
-    return single(theme, {"losses": table}, bars, height=height, title=panel_title(TITLE, subtitle))
+    return single(
+        theme, {"losses": table}, bars, height=height, title=panel_title(TITLE, subtitle)
+    )
 
 
 def write_picture(path: Path, losses: Mapping[str, Mapping[str, int]]) -> None:

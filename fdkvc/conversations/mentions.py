@@ -129,7 +129,9 @@ class MentionFinder:
     (Mention(turn=0, start=1, end=3), Mention(turn=0, start=4, end=5))
     """
 
-    def __init__(self, texts: Sequence[str], name: str = "dialog", most: int = MAX_DEMANDS) -> None:
+    def __init__(
+        self, texts: Sequence[str], name: str = "dialog", most: int = MAX_DEMANDS
+    ) -> None:
         self._name = name
         self._requests = 0
         self._characters = 0
@@ -143,7 +145,9 @@ class MentionFinder:
         self._foreign = is_foreign(self._text)
         symbols = searched.symbols
         # 2. Which of its symbols separate turns.
-        self._turns = [place for place, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS]
+        self._turns = [
+            place for place, symbol in enumerate(symbols) if symbol == _BETWEEN_TURNS
+        ]
         # 3. A character for each different symbol, so that a search compares few of them. All runs
         #    of space share one.
         spellings = {symbol: same_spelling(symbol) for symbol in dict.fromkeys(symbols)}
@@ -175,7 +179,9 @@ class MentionFinder:
         mentions = {*annotated}
         for wording in wordings:
             self._characters += len(wording)
-            check_most(demands, self._characters, mentioned, self._most_characters, TooLargeError)
+            check_most(
+                demands, self._characters, mentioned, self._most_characters, TooLargeError
+            )
             mentions.update(self._latest(_comparable(wording), end))
         self._characters += sum(mention.end - mention.start for mention in mentions)
         check_most(demands, self._characters, mentioned, self._most_characters, TooLargeError)
@@ -184,7 +190,9 @@ class MentionFinder:
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:
         """Yield the latest mentions of a wording among the first symbols."""
         forms = [_symbols(wording)] if wording else []
-        if _ESCAPED.match(wording):  # after a backslash, its first letter is a symbol of its own
+        if _ESCAPED.match(
+            wording
+        ):  # after a backslash, its first letter is a symbol of its own
             forms.append([wording[0], *_symbols(wording[1:])])
         for symbols in forms:
             # 1. The wording by the characters of its symbols; one that the dialog lacks ends it.
@@ -237,7 +245,9 @@ class MentionFinder:
             yield np.sort(places[(places >= start) & (places < end)])
             return
         size = 1024
-        while end > start:  # backwards, in ever larger parts: the caller stops when it has enough
+        while (
+            end > start
+        ):  # backwards, in ever larger parts: the caller stops when it has enough
             begin = max(end - size, start)
             part = ranks[begin:end]
             yield begin + np.flatnonzero((part >= low) & (part < high))
@@ -287,7 +297,9 @@ class WordingSearch:
         spelled = {wording: _spelled_symbols(wording) for wording in wordings}
         uses = Counter(chain.from_iterable({*symbols} for symbols in spelled.values()))
         # By symbol: by its place and the number of all symbols, the wordings with these symbols.
-        self._by_symbol: dict[str, dict[tuple[int, int], dict[tuple[str, ...], list[str]]]] = {}
+        self._by_symbol: dict[
+            str, dict[tuple[int, int], dict[tuple[str, ...], list[str]]]
+        ] = {}
         for wording, symbols in spelled.items():
             if not symbols:
                 continue
@@ -315,7 +327,11 @@ class WordingSearch:
                 is_whole = re.compile(before_pattern).match(searched, start)
                 if is_whole and re.compile(after_pattern).match(searched, stop):
                     for wording in wordings:
-                        yield wording, _with_escapes(start, escapes), _with_escapes(stop, escapes)
+                        yield (
+                            wording,
+                            _with_escapes(start, escapes),
+                            _with_escapes(stop, escapes),
+                        )
 
 
 def _spelled_symbols(wording: str) -> tuple[str, ...]:

@@ -129,7 +129,9 @@ _LOOSE = re.compile(
 """Ids of letters and digits, recognized as an argument or a word of a command."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*(?:_\w+|[a-z][A-Z]\w*)|[a-z]+(?:-[a-z\d]+)+")
-_DEFINED = re.compile(r"\b(?:class|struct|trait|interface|type|def|fn|func)[ +*.\\s]+([A-Z]\w{3,})")
+_DEFINED = re.compile(
+    r"\b(?:class|struct|trait|interface|type|def|fn|func)[ +*.\\s]+([A-Z]\w{3,})"
+)
 _CODE_NAME = re.compile(
     r"(?<![\w/@-])(?:[A-Za-z]\w*_\w+|[a-z]+[A-Z]\w*|[A-Z]+[a-z]\w*[A-Z]\w*)"
     rf"(?!\w|-\w|/\D|\.(?:{SUFFIXES.replace(' ', '|')})\b)"
@@ -137,10 +139,14 @@ _CODE_NAME = re.compile(
 _NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_SHELL = re.compile(r"\d?[<>]+&?\d?|[;|&\n()]+|(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"])+")
+_SHELL = re.compile(
+    r"\d?[<>]+&?\d?|[;|&\n()]+|(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"])+"
+)
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*?)^\s*\2\s*$", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"(?m)^\s*#.*$|^\s*Co-Authored-By:.*$")
-_PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [ab]/)(\S+)", re.M)
+_PATCHED = re.compile(
+    r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [ab]/)(\S+)", re.M
+)
 _QUERY = re.compile(r"(?i)\b(select|update|delete|insert)\b.*[=*(]")
 _SUBSTITUTE = re.compile(r"s([/|#,]).*\1.*\1\w*")
 
@@ -181,7 +187,9 @@ def things_of(call: MadeCall, settings: Iterable[tuple[str, str]] = ()) -> Itera
     >>> [thing.value for thing in things_of(MadeCall("sh", {"cmd": "git cherry-pick 7c41e9b"}))]
     ['7c41e9b']
     """
-    arguments = call.arguments if isinstance(call.arguments, dict) else {"input": call.arguments}
+    arguments = (
+        call.arguments if isinstance(call.arguments, dict) else {"input": call.arguments}
+    )
     values = set()
     for slot, value in values_in(arguments):
         if not is_demanded(value):
@@ -293,7 +301,9 @@ def _is_path(text: str) -> bool:
     if re.fullmatch("[a-z]+(?:/[a-z]+)+", text):
         return text.partition("/")[0] in ROOTS
     return (
-        re.search(r"\w\.[A-Za-z]\w{0,5}$|\w[/\\].*[\d_-]|\w[/\\].*\w[/\\]|[/\\]\w.*[/\\]\w", text)
+        re.search(
+            r"\w\.[A-Za-z]\w{0,5}$|\w[/\\].*[\d_-]|\w[/\\].*\w[/\\]|[/\\]\w.*[/\\]\w", text
+        )
         is not None
     )
 

@@ -143,7 +143,9 @@ def replay_tables(chunks: Iterable[Chunk | None]) -> tuple[pd.DataFrame, pd.Data
     finished_chunks = [*filter(None, chunks)]
     rows = [*chain.from_iterable(rows for rows, _ in finished_chunks)]
     arguments = [*chain.from_iterable(arguments for _, arguments in finished_chunks)]
-    return pd.DataFrame(rows, columns=[*REPLAYED]), pd.DataFrame(arguments, columns=[*ARGUMENTS])
+    return pd.DataFrame(rows, columns=[*REPLAYED]), pd.DataFrame(
+        arguments, columns=[*ARGUMENTS]
+    )
 
 
 def transcripts_of(recordings: Sequence[Recording]) -> Sequence[Transcript]:
@@ -161,7 +163,9 @@ def turn_tokens(recordings: Sequence[Recording]) -> Iterator[Sequence[int]]:
         yield from ([*map(len, recording.tokens)] for recording in recordings)
 
 
-def jobs_of(settings: Replay, recordings: Sequence[Recording]) -> Iterator[Sequence[Recording]]:
+def jobs_of(
+    settings: Replay, recordings: Sequence[Recording]
+) -> Iterator[Sequence[Recording]]:
     """Yield the recordings in order, each time as many as are small enough together.
 
     Dialogs of a batch are padded to the longest, the one with most turns, and the longest turn.
@@ -219,11 +223,15 @@ def run_job(
             dialog = recording.transcript
             rows = slice(index * heads, (index + 1) * heads)
             case = dialog.name, dialog.services, policy.name, budget
-            of_dialog = replace(trace, kept_tokens=trace.kept_tokens[rows], peak=trace.peak[rows])
+            of_dialog = replace(
+                trace, kept_tokens=trace.kept_tokens[rows], peak=trace.peak[rows]
+            )
             evidence = Evidence(of_dialog, recording, blocks or None)
             arguments += [(*case, *row) for row in _arguments(evidence, needs[index])]
             for metric in settings.measured:
-                values = of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
+                values = (
+                    of_rows[metric][rows] if metric in of_rows else metric.measure(evidence)
+                )
                 results.append((*case, metric.name, float(np.mean(values))))
     return results, arguments
 
@@ -236,7 +244,9 @@ def turns_at_once(policy: Policy, dialogs: DialogBatch, budget: int) -> int | No
     return max(1, MAX_KEPT_ENTRIES // entries)
 
 
-def _arguments(evidence: Evidence, needs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _arguments(
+    evidence: Evidence, needs: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[Any, ...]]:
     """Yield the last columns of `ARGUMENTS` for each argument of a call."""
     for need, turns in zip(needs, evidence.lost, strict=True):
         if need:

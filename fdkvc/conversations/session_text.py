@@ -40,7 +40,9 @@ def _turn_tokens(message: Message) -> TurnTokens:
     kind = span_kind(message)
     turn = message.turn
     tools = (turn.tool,) if turn.tool else tuple(call.method for call in message.calls)
-    return TurnTokens(turn.text, message.spans, kind, kind == "user", turn.call_characters, tools)
+    return TurnTokens(
+        turn.text, message.spans, kind, kind == "user", turn.call_characters, tools
+    )
 
 
 def _tokens(turn: TurnTokens) -> tuple[Token, ...]:
@@ -73,7 +75,10 @@ class ContextText(TokenText):
             turns = tuple(message.turn for message in self.messages)
             tokens = tuple(map(_tokens, self.turns))
             return fit(policy, embedded(Transcript("the text", turns), tokens).dialogs, size)
-        names = COLUMNS & {*policy.looks_at, *(("tools",) if "kinds" in policy.looks_at else ())}
+        names = COLUMNS & {
+            *policy.looks_at,
+            *(("tools",) if "kinds" in policy.looks_at else ()),
+        }
         columns = {name: getattr(self, name)[None] for name in names}
         return fit(policy, replace(self._dialogs, **columns), size)
 
@@ -82,7 +87,9 @@ class ContextText(TokenText):
         """The text without vectors."""
         tokens = len(self)
         turns = len(self.turns)
-        while self.starts[turns - 1] == tokens:  # messages without tokens at the end are no turns
+        while (
+            self.starts[turns - 1] == tokens
+        ):  # messages without tokens at the end are no turns
             turns -= 1
         nothing = np.zeros((1, tokens, 0), np.float32)
         return DialogBatch(
@@ -123,7 +130,9 @@ class PlaceSet:
         """Return whether each thing has a place without any token that left (N,)."""
         starts, ends = self._spans[~stays].T
         characters = self._characters + 1
-        edges = np.bincount(starts, minlength=characters) - np.bincount(ends, minlength=characters)
+        edges = np.bincount(starts, minlength=characters) - np.bincount(
+            ends, minlength=characters
+        )
         left_so_far = np.cumsum(np.cumsum(edges) > 0)
         left_before = np.concatenate([[0], left_so_far])
         held = np.zeros(self._number, np.bool_)

@@ -182,13 +182,17 @@ class Session:
         """Return the name of each context."""
         if len(self.contexts) == 1:
             return [self.name]
-        return [f"{self.name}, context {number}" for number in range(1, len(self.contexts) + 1)]
+        return [
+            f"{self.name}, context {number}" for number in range(1, len(self.contexts) + 1)
+        ]
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
         """The first new message of each context, and then the number of messages."""
         firsts = [0]
-        for compaction, (_, context) in zip(self.compactions, pairwise(self.contexts), strict=True):
+        for compaction, (_, context) in zip(
+            self.compactions, pairwise(self.contexts), strict=True
+        ):
             new = [index for index in context if index not in compaction.context]
             firsts.append(new[0] if new else firsts[-1])
         return (*firsts, len(self.messages))

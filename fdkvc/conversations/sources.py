@@ -88,5 +88,7 @@ def skipped_text(skipped: Sequence[str]) -> str:
     """Return the list of skipped dialogs with reasons, "" if there are none."""
     if not skipped:
         return ""
-    remainder = [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    remainder = (
+        [f"and {len(skipped) - MAX_SKIPPED} more"] if len(skipped) > MAX_SKIPPED else []
+    )
     return "\n  ".join(["Left out:", *skipped[:MAX_SKIPPED], *remainder])

@@ -120,7 +120,9 @@ def tools_text(tools: Sequence[Tool]) -> str:
     return f"tools {' ; '.join(listed)}".replace("(  )", "( )")
 
 
-def with_tools(transcripts: Sequence[Transcript]) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
+def with_tools(
+    transcripts: Sequence[Transcript],
+) -> tuple[tuple[Transcript, ...], tuple[str, ...]]:
     """Return dialogs that begin with their tools, and why others are left out.
 
     A dialog that lists no tools stays as it is. Raises a ValueError if none lists any or all are

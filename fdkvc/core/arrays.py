@@ -52,7 +52,9 @@ def one_dialog(
     check_count("the number of tokens", tokens)
     for name, array in checked.items():
         if len(array) != tokens:
-            raise ValueError(f"{name} holds {len(array)} tokens, but the turns add up to {tokens}")
+            raise ValueError(
+                f"{name} holds {len(array)} tokens, but the turns add up to {tokens}"
+            )
     for name in ("queries", "values"):
         array = checked[name]
         if array.shape != checked["keys"].shape:
@@ -91,7 +93,9 @@ def check_vectors(name: str, array: ArrayLike, axes: int) -> Floats:
     if not np.isfinite(checked).all():
         raise ValueError(f"{name} holds a number that is not finite (NaN or infinity)")
     if np.abs(checked).max(initial=0) > LARGEST:
-        raise ValueError(f"{name} holds a number beyond ±{LARGEST:.0e}, whose products overflow")
+        raise ValueError(
+            f"{name} holds a number beyond ±{LARGEST:.0e}, whose products overflow"
+        )
     return checked
 
 
@@ -99,7 +103,9 @@ def check_surprisal(surprisal: ArrayLike, tokens: int) -> Floats:
     """Return the surprisal of the tokens (N,) as float32, or raise a ValueError."""
     checked = check_vectors("surprisal", surprisal, 1) if tokens else np.zeros(0, np.float32)
     if len(checked) != tokens:
-        raise ValueError(f"surprisal holds {len(checked)} numbers, but there are {tokens} tokens")
+        raise ValueError(
+            f"surprisal holds {len(checked)} numbers, but there are {tokens} tokens"
+        )
     if (checked < 0).any():
         raise ValueError("surprisal holds a number below 0, but no probability is above 1")
     return checked

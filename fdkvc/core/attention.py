@@ -569,7 +569,9 @@ class Observation:
             # "wrap": index −1 of an empty slot reads the last column, −inf.
             np.take(products[row, first:end], token[row], axis=1, out=row_logits, mode="wrap")
             # Causal: a query does not see later tokens.
-            np.copyto(row_logits, -np.inf, where=token[row] > self._queried[row, first:end, None])
+            np.copyto(
+                row_logits, -np.inf, where=token[row] > self._queried[row, first:end, None]
+            )
         return softmax(logits)
 
     def future_attention(self, token: Ints) -> Floats:

@@ -434,7 +434,9 @@ def _select_pages(
     # 2. Even one page may exceed the budget: then entries of it leave singly.
     too_many = stays.sum(axis=1, keepdims=True) > budget
     if too_many.any():
-        part, cutoff_within = select(score, cache.without(~stays), protected & stays, budget, ties)
+        part, cutoff_within = select(
+            score, cache.without(~stays), protected & stays, budget, ties
+        )
         stays &= part
         cutoff = np.where(too_many, cutoff_within, cutoff)
     return stays, cutoff

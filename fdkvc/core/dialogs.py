@@ -130,7 +130,9 @@ class DialogBatch:
         """The turn of each token (B, N)."""
         # Only inner bounds count, so that padding after the last token belongs to the last turn.
         token = np.arange(self.embeddings.shape[1])
-        return np.stack([np.searchsorted(row[1:-1], token, side="right") for row in self.bounds])
+        return np.stack(
+            [np.searchsorted(row[1:-1], token, side="right") for row in self.bounds]
+        )
 
     def feature(self, name: Feature) -> NDArray[Any] | None:
         """Return a feature of each token, if known; see `ObservedTokens`."""
@@ -318,7 +320,9 @@ class DialogBatch:
         """Return W_Q, W_K or W_V of each row (B, d, h) for ``query``, ``key`` or ``value``."""
         spaces = ("query", "key", "value")
         if space not in spaces:
-            raise ValueError(f"projection {space!r} is unknown: choose from {', '.join(spaces)}")
+            raise ValueError(
+                f"projection {space!r} is unknown: choose from {', '.join(spaces)}"
+            )
         if self.projections is None:
             raise ValueError("these dialogs come without projection matrices")
         return np.asarray(self.projections[spaces.index(space)])

@@ -54,13 +54,17 @@ MAX_MENTIONS = 32  # of a wording, the newest
 MAX_SESSION_TOKENS = 6_000_000  # of a session; the search for values takes 300 bytes per word
 MAX_CONTEXT_MESSAGES = 5_000_000  # in all contexts of a session together
 MAX_SESSION_FILES = 2_000  # of a folder of sessions
-MAX_COMPARED_COMPACTIONS = 40  # of a session, with other ways: 2 s each where 3,000 messages stay
+MAX_COMPARED_COMPACTIONS = (
+    40  # of a session, with other ways: 2 s each where 3,000 messages stay
+)
 MAX_SESSION_VALUES = 20_000  # that the calls of a session need
 MAX_UNREAD_KINDS = 24  # kinds of unread fields and parts that are named; the others are summed
 
 # Runs
 MAX_POLICY_CHARACTERS = 1000  # of a policy with hyperparameters and wrappers
-MAX_KEPT_TOKENS = 600_000  # whose lexical vectors all workers keep: 440 MB; half, any one process
+MAX_KEPT_TOKENS = (
+    600_000  # whose lexical vectors all workers keep: 440 MB; half, any one process
+)
 MAX_CHUNK_NUMBERS = 2**25  # float32 numbers of the dialogs of a chunk: 128 MB
 MAX_BLOCK_LOGITS = 2**23  # of all caches that read a text side by side: 34 MB
 MAX_RESULT_NUMBERS = 2**27  # float32 numbers of a run's results: 512 MB
@@ -85,7 +89,9 @@ MAX_READ_MEGABYTES = 256  # of a model's vectors of the dialogs that it read
 MAX_RUNNING_JOBS = 2  # simultaneous runs of the pages; others wait
 MAX_ENDED_JOBS = 20  # failed or cancelled jobs that are kept, to report why
 MAX_RESULTS_MEGABYTES = 128  # of stored results
-MAX_STORED_MEGABYTES = 512  # of uploads, what models read, chats, runs and derived data together
+MAX_STORED_MEGABYTES = (
+    512  # of uploads, what models read, chats, runs and derived data together
+)
 MAX_ANSWERS_MEGABYTES = 64  # of cached answers of a language model
 MAX_CHAT_MEGABYTES = 240  # of the vectors of one chat under all caches
 MAX_MEASURED_DIALOGS = 600  # of a file

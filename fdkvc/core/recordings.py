@@ -12,7 +12,14 @@ from fdkvc.core.arrays import check_surprisal, check_vectors, one_dialog
 from fdkvc.core.attention import Floats, Ints
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.token_text import TokenText, TurnTokens
-from fdkvc.core.transcripts import SPAN_KINDS, Demand, Mention, SpanKind, Transcript, check_size
+from fdkvc.core.transcripts import (
+    SPAN_KINDS,
+    Demand,
+    Mention,
+    SpanKind,
+    Transcript,
+    check_size,
+)
 
 
 class Token(NamedTuple):
@@ -119,7 +126,9 @@ class Recording:
             kind = dialog.span_kind(number, turn.call_characters)
             is_user = dialog.spoken_by[number] == "user"
             tools = dialog.tool_names[number]
-            turns.append(TurnTokens(turn.text, spans, kind, is_user, turn.call_characters, tools))
+            turns.append(
+                TurnTokens(turn.text, spans, kind, is_user, turn.call_characters, tools)
+            )
         return TokenText(tuple(turns))
 
     @cached_property

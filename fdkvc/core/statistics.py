@@ -94,7 +94,9 @@ def summarize(values: npt.ArrayLike) -> Summary:
     n = values.size
     if n == 1:
         return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
-    if np.ptp(values) == 0:  # a mean over many equal numbers may differ from them in the last bit
+    if (
+        np.ptp(values) == 0
+    ):  # a mean over many equal numbers may differ from them in the last bit
         mean = float(values[0])
         sd = 0.0
         margin = 0.0
@@ -212,7 +214,9 @@ class ClusterMean:
         if math.isnan(self.error):
             return "open"
         level = 1 - CONFIDENCE
-        equivalent = self.equivalence_p(margin) < level if self.error else abs(self.mean) < margin
+        equivalent = (
+            self.equivalence_p(margin) < level if self.error else abs(self.mean) < margin
+        )
         if margin and equivalent:
             return "equivalent"
         low, high = self.interval

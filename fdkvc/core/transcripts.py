@@ -58,7 +58,18 @@ _UNSAFE = re.compile("[\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 USERS = frozenset(("user", "human", "customer", "client"))
 ASSISTANTS = frozenset(
-    ("assistant", "system", "agent", "ai", "bot", "model", "gpt", "chatgpt", "chatbot", "claude")
+    (
+        "assistant",
+        "system",
+        "agent",
+        "ai",
+        "bot",
+        "model",
+        "gpt",
+        "chatgpt",
+        "chatbot",
+        "claude",
+    )
 )
 
 
@@ -314,7 +325,9 @@ class Transcript:
     @cached_property
     def topics(self) -> tuple[str, ...]:
         """The topics in order of appearance."""
-        return tuple(dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None))
+        return tuple(
+            dict.fromkeys(turn.topic for turn in self.turns if turn.topic is not None)
+        )
 
     @property
     def services(self) -> str:
@@ -396,7 +409,9 @@ def _word_counts(texts: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(map(word_count, texts))
 
 
-def check_size(name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()) -> None:
+def check_size(
+    name: str, tokens: Sequence[int], unread: Sequence[tuple[str, int]] = ()
+) -> None:
     """Raise a TooLargeError if a dialog's turns have too many tokens; a SkippedError if none.
 
     `unread` are parts that are not read, which the error names: they may hold the words.

@@ -169,7 +169,9 @@ class Evidence:
             for (start, end), row in zip(bounds, part.kept_tokens[0], strict=False):
                 cached = np.concatenate([stays, np.arange(start, end)])
                 stays = np.sort(row[row >= 0])
-                reread += reread_once(policy, cached, stays, dialogs.born[0, :end], kinds[:end])
+                reread += reread_once(
+                    policy, cached, stays, dialogs.born[0, :end], kinds[:end]
+                )
         return float(reread)
 
     def turns_refused(self) -> float:

@@ -188,7 +188,9 @@ class Metric:
     @property
     def title(self) -> str:
         """The title of a dialog's number, such as Late retention."""
-        return self.label if self.all_turns else f"Late {self.label[0].lower()}{self.label[1:]}"
+        return (
+            self.label if self.all_turns else f"Late {self.label[0].lower()}{self.label[1:]}"
+        )
 
     @property
     def percent(self) -> bool:

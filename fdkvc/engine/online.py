@@ -109,14 +109,21 @@ class OnlineCache:
             0 for none.
         """
         # 1. Check the columns of the new tokens.
-        vectors = {"queries": queries, "keys": keys, "values": values, "embeddings": embeddings}
+        vectors = {
+            "queries": queries,
+            "keys": keys,
+            "values": values,
+            "embeddings": embeddings,
+        }
         numbers = {"words": words, "speakers": speakers, "kinds": kinds, "tools": tools}
         new_columns = self._checked(vectors, traits, surprisal, numbers)
         stored_columns = self._columns or self._empty_columns(new_columns)
         # A column that comes or goes would leave tokens without it.
         missing = sorted(stored_columns.keys() ^ new_columns.keys())
         if missing:
-            raise ValueError(f"{missing[0]} must be given in every turn of a stream, or in none")
+            raise ValueError(
+                f"{missing[0]} must be given in every turn of a stream, or in none"
+            )
 
         # 2. Run one turn of a dialog that is the slots followed by the new tokens.
         slots = len(stored_columns["keys"])
@@ -172,7 +179,9 @@ class OnlineCache:
         columns["born"] = np.full(count, self._turns)
         return columns
 
-    def _empty_columns(self, new_columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def _empty_columns(
+        self, new_columns: Mapping[str, NDArray[Any]]
+    ) -> dict[str, NDArray[Any]]:
         """Return columns like those of the first turn's tokens for empty slots."""
         columns = {}
         for name, array in new_columns.items():

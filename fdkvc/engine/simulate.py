@@ -211,7 +211,9 @@ def simulate(
     check_count("budget", budget)
     rows, tokens, head_dimension = dialogs.keys.shape
     budget = policy.capacity(budget, tokens)
-    nothing = initial_state(policy, rows, budget, head_dimension, dialogs.layers, dialogs.heads)
+    nothing = initial_state(
+        policy, rows, budget, head_dimension, dialogs.layers, dialogs.heads
+    )
     first, state = start or (0, nothing)
     check_count("the first turn", first, low=0, high=dialogs.turns - 1)
     if pinned is not None:

@@ -140,7 +140,9 @@ def _sample(rows: pd.DataFrame) -> list[str]:
     return ["n", "services", "count"] if "count" in rows else ["n", "services"]
 
 
-def _mean(group: pd.DataFrame, values: NDArray[Any], *, share: bool = False) -> tuple[Any, ...]:
+def _mean(
+    group: pd.DataFrame, values: NDArray[Any], *, share: bool = False
+) -> tuple[Any, ...]:
     """Return dialogs, clusters, the weight where there is one, and the mean with its interval."""
     weights = _weights(group)
     services = group.services.tolist()

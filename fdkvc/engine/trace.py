@@ -294,7 +294,9 @@ class Trace:
             if isinstance(part, State):  # its function would hold on to the whole batch
                 return computed_state(*map(of_row, (part.cache, part.attended)))
             if isinstance(part, Trace | TurnResult | Update | Cache | Pages | Attended):
-                columns = {field.name: of_row(getattr(part, field.name)) for field in fields(part)}
+                columns = {
+                    field.name: of_row(getattr(part, field.name)) for field in fields(part)
+                }
                 return replace(part, **columns)
             return part
 

@@ -105,7 +105,9 @@ class NotRepeated(Change):
     @property
     def words(self) -> str:
         """The change as a sentence."""
-        outcome = "still have been evicted" if self.reversing_value is None else "have been kept"
+        outcome = (
+            "still have been evicted" if self.reversing_value is None else "have been kept"
+        )
         return f"If its word had not been repeated, it would {outcome}."
 
 
@@ -163,7 +165,9 @@ def counterfactual(
 
     def smallest(name: str, setting: Field) -> Change:
         def reverses(values: tuple[Number, ...]) -> list[bool]:
-            stays = [(tokens == token).any(axis=1) for tokens in runs.kept_tokens(name, values)]
+            stays = [
+                (tokens == token).any(axis=1) for tokens in runs.kept_tokens(name, values)
+            ]
             reversals: list[bool] = (np.concatenate(stays) == evicted).tolist()
             return reversals
 
@@ -191,7 +195,9 @@ def counterfactual(
 
 def nearest_first(changes: Iterable[Change]) -> list[Change]:
     """Sort changes by their share of the range; settings that reverse nothing come last."""
-    return sorted(changes, key=lambda change: math.inf if change.share is None else change.share)
+    return sorted(
+        changes, key=lambda change: math.inf if change.share is None else change.share
+    )
 
 
 @lru_cache(maxsize=2)  # the entries of a turn share its runs

@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import EMPTY, Cache, Pages, select
 from fdkvc.core.dialogs import DialogBatch
-from fdkvc.core.words import all_of, contrast, digits_for, gap, listed, number, ordinal, sentence
+from fdkvc.core.words import (
+    all_of,
+    contrast,
+    digits_for,
+    gap,
+    listed,
+    number,
+    ordinal,
+    sentence,
+)
 from fdkvc.engine.trace import EntryTrace, Rule, Status, Trace, TurnResult
 from fdkvc.policies.base import Policy, Step, total
 
@@ -118,7 +127,9 @@ class TurnView(EntryTrace):
         terms = self.result.terms
         # The threshold decides before the new tokens come, by the terms of that moment.
         if not self.stood[entry]:
-            terms = self.policy.terms(self.result.update.cache, self.dialogs.observe(self.turn))
+            terms = self.policy.terms(
+                self.result.update.cache, self.dialogs.observe(self.turn)
+            )
         return {name: float(term[self.row, self.slot[entry]]) for name, term in terms.items()}
 
     def deciding_terms(self, entry: int) -> tuple[str, ...]:
@@ -208,11 +219,17 @@ class TurnView(EntryTrace):
         target = step.writes[0]
         read_values = self.before(source) if source == target else self.quantity(source)
         written_values = self.quantity(target)
-        return read_values, written_values, np.isfinite(read_values) & np.isfinite(written_values)
+        return (
+            read_values,
+            written_values,
+            np.isfinite(read_values) & np.isfinite(written_values),
+        )
 
     def groups(self, chosen: Bools) -> dict[str, Bools]:
         """Return the chosen entries by topic, sorted."""
-        return {name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])}
+        return {
+            name: chosen & (self.topics == name) for name in np.unique(self.topics[chosen])
+        }
 
     def tally(self, chosen: Bools) -> str:
         """Count the chosen entries by topic in parentheses; empty if no topic is known."""
@@ -235,7 +252,9 @@ def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnVi
         raise ValueError(f"row is {row}, but must be from 0 to {dialogs.rows - 1}")
     last = min(trace.turns, int(dialogs.turn_counts[row])) - 1
     if not 0 <= turn <= last:
-        raise ValueError(f"turn is {turn}, but the record of this dialog has turns 0 to {last}")
+        raise ValueError(
+            f"turn is {turn}, but the record of this dialog has turns 0 to {last}"
+        )
     entries = trace.entries_in(turn)
     slot = np.flatnonzero(entries.token[row] != EMPTY)
 
@@ -357,7 +376,9 @@ def explain(
         rule=Rule(view.rule[entry]),
         protected=bool(view.protected[entry]),
         rank=int(view.rank[entry]) or None,
-        place=int((contends & (view.rank <= view.rank[entry])).sum()) if contends[entry] else 0,
+        place=int((contends & (view.rank <= view.rank[entry])).sum())
+        if contends[entry]
+        else 0,
         score=None if scores is None else float(scores[entry]),
         cutoff=cutoff,
         terms=view.terms_of(entry),
@@ -378,7 +399,9 @@ def _eviction(
     is_cached = (trace.kept_tokens[row, : turn + 1] == token).any(axis=1)
     turns_with_it = np.flatnonzero(is_cached)
     # The turn after the last one that ended with the token in the cache.
-    absent = int(turns_with_it[-1]) + 1 if len(turns_with_it) else int(dialogs.born[row, token])
+    absent = (
+        int(turns_with_it[-1]) + 1 if len(turns_with_it) else int(dialogs.born[row, token])
+    )
     if absent > turn:
         return None
     result = trace.result(absent)
@@ -472,7 +495,9 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
     yield f"its score of {low} was {gap(why.score, why.cutoff)} below the threshold of {high}"
     if len(why.terms) > 1:
         label = why.view.policy.quantity_name
-        yield listed([f"{label(name)} contributed {number(x)}" for name, x in why.terms.items()])
+        yield listed(
+            [f"{label(name)} contributed {number(x)}" for name, x in why.terms.items()]
+        )
 
 
 def _standing(why: Explanation) -> str:

@@ -85,7 +85,9 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     if view.topic_move:
         parts.append(_TOPIC[view.topic_move][0].format(view.current))
     if new:
-        parts.append(f"{count(new, 'new token')}, {evicted.sum():,} evicted{view.tally(evicted)}")
+        parts.append(
+            f"{count(new, 'new token')}, {evicted.sum():,} evicted{view.tally(evicted)}"
+        )
     else:
         parts.append("no new tokens, nothing changed")
     if view.current:
@@ -97,7 +99,9 @@ def headline(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> str:
     return f"Turn {turn}: {'; '.join(parts)}."
 
 
-def headline_of_several(traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int) -> str:
+def headline_of_several(
+    traces: Sequence[Trace], dialogs: DialogBatch, row: int, turn: int
+) -> str:
     """Describe in one sentence what the caches of several runs share after a turn."""
     caches = [trace.kept_tokens[row, turn] for trace in traces]
     # Empty slots, −1, may be in the intersection and do not count.
@@ -151,7 +155,8 @@ def return_sentence(runs: Iterable[tuple[str, Trace]], dialogs: DialogBatch) -> 
     if keepers:
         parts.append(f"{listed(keepers)} still held some")
     return (
-        f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, {'; '.join(parts)}."
+        f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, "
+        f"{'; '.join(parts)}."
     )
 
 
@@ -290,7 +295,9 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
     parts = []
     if stale.any():
         limit = f", which scored below {number(view.threshold[1])}" if view.threshold else ""
-        parts.append(f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}")
+        parts.append(
+            f"the threshold evicted {_entries(stale.sum())}{view.tally(stale)}{limit}"
+        )
     if evicted.any():
         parts.append(
             f"the budget evicted {evicted.sum():,} of {_entries(stood)}{view.tally(evicted)}, "
@@ -300,7 +307,9 @@ def _describe_eviction(view: TurnView, step: Step) -> str:
             parts.append("every kept entry is protected")
         else:
             lowest, highest = contrast(view.cutoff, view.best_evicted)
-            parts.append(f"the last kept entry scored {lowest}, the best evicted entry {highest}")
+            parts.append(
+                f"the last kept entry scored {lowest}, the best evicted entry {highest}"
+            )
     else:
         parts.append(
             f"the budget evicted none of {_entries(stood)}, as the cache has room for {budget:,}"

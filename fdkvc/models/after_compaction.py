@@ -56,7 +56,9 @@ def read_on(
     try:
         return _Boundary(model, result).read(on_read)
     except ValueError as error:
-        return replace(result, notes=(*result.notes, f"{model.name} did not read on: {error}."))
+        return replace(
+            result, notes=(*result.notes, f"{model.name} did not read on: {error}.")
+        )
 
 
 class _Boundary:
@@ -109,7 +111,9 @@ class _Boundary:
         one_blas_thread()
         names = [way_result.policy for way_result in self.result.ways]
         room = self.model.decoder.shape.positions
-        settings = Answers((*map(read_policy, filter(None, names)), read_policy(FULL)), (room,))
+        settings = Answers(
+            (*map(read_policy, filter(None, names)), read_policy(FULL)), (room,)
+        )
         of_cases: Any = settings.caches(self.model)
         caches: dict[str, Any] = {name: of_cases[name, room] for name, _ in of_cases}
         full, *policy_caches = caches.values()
@@ -163,10 +167,14 @@ class _Boundary:
         next_tokens = count(size_after, "token")
         note = f"Right, KL: {self.model.name} read the next {next_tokens} after each way"
         if values := max(row.values for row in readings.values()):
-            right = f"of {count(values, 'value')} of calls that it gets right with all of the text"
+            right = (
+                f"of {count(values, 'value')} of calls that it gets right with all of the text"
+            )
             note += f"; {right}, how many stay right"
         note += ", and nats a token from its predictions with all of the text."
-        return replace(self.result, ways=tuple(measured_ways), notes=(*self.result.notes, note))
+        return replace(
+            self.result, ways=tuple(measured_ways), notes=(*self.result.notes, note)
+        )
 
 
 def _size(passages: Sequence[EncodedPassage]) -> int:

@@ -270,7 +270,9 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
         evictions = evicted_in[:, :, tokens]
         # A turn of the cache is a passage. What was evicted later was still there.
         lost = (evictions >= 0) & (evictions < word.passage)
-        evicted_turns = sorted({turns[passage] for passage in evictions[lost].tolist()}) or [None]
+        evicted_turns = sorted({turns[passage] for passage in evictions[lost].tolist()}) or [
+            None
+        ]
         lost_by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
         place = passage, turns[passage], passages[passage][0], earlier.text, *earlier.span
         shares = float(attended[tokens].sum()), float(all_there[tokens].sum())
@@ -389,7 +391,9 @@ def restore_spans(
             break
     end = chosen.end
     if writer == "call":  # also the rest of an argument's value, up to the next word in common
-        common = [word.first for word in full_words if word.first >= end and word not in missing]
+        common = [
+            word.first for word in full_words if word.first >= end and word not in missing
+        ]
         end = common[0] if common else end
     # 3. Weigh earlier tokens by the full cache's attention where it writes that.
     places = range(chosen.first - 1, min(end - 1, full.count))
@@ -409,7 +413,9 @@ def restore_spans(
             restored.append(cache.before_turn(len(cache.ends), [*tokens_back]))
         texts += write(caches=restored)
         on_progress(0.3 + 0.7 * len(texts) / len(sets))
-    return Restoration(writer, answer, policy_answer, chosen.text, (*map(Attempt, sets, texts),))
+    return Restoration(
+        writer, answer, policy_answer, chosen.text, (*map(Attempt, sets, texts),)
+    )
 
 
 def _spans(
@@ -436,7 +442,9 @@ def _spans(
             continue
         # The span goes on both ways, in the passage, while a word has half the weight or more.
         joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
-        breaks = np.flatnonzero(~np.pad(joins, 1)) - 1  # also before the first and after the last
+        breaks = (
+            np.flatnonzero(~np.pad(joins, 1)) - 1
+        )  # also before the first and after the last
         next_break = np.searchsorted(breaks, index)
         low = breaks[next_break - 1] + 1
         end = breaks[next_break]

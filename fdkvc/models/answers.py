@@ -101,7 +101,9 @@ class Answers:
         default=DECIDES.default,
     )
     every: int | None = option("evict also after every N generated tokens", "N", default=None)
-    write_calls: bool = option("let the model also write each call, token by token", default=False)
+    write_calls: bool = option(
+        "let the model also write each call, token by token", default=False
+    )
     after_eviction: ClassVar[bool] = False
     """Whether only values count that are needed after a cache has evicted."""
 
@@ -241,7 +243,9 @@ def _reporting(
             work_done += work
             dialogs += last
             title = f"{dialogs} of {len(sizes)} dialogs"
-            report(Progress(work_done, total, title, perf_counter() - began, sum(finished_sizes)))
+            report(
+                Progress(work_done, total, title, perf_counter() - began, sum(finished_sizes))
+            )
 
     return on_read
 
@@ -368,7 +372,9 @@ class AnswerReader:
         self.caches = [*caches.values()]
         self.transcript = transcript
         # 1. By token of the dialog, in parts as they are read.
-        self.scores: list[tuple[Floats, Floats, Bools]] = []  # nats, KL and same best token (C, n)
+        self.scores: list[
+            tuple[Floats, Floats, Bools]
+        ] = []  # nats, KL and same best token (C, n)
         self.ages: list[NDArray[np.intp]] = []  # of values (n,), see `_ages`
         # 2. By argument value of the dialog's calls.
         self.value_ages: list[int] = []  # in turns, 0 if never mentioned
@@ -524,7 +530,9 @@ class AnswerReader:
         right = np.repeat(exact[:, None], len(slots), axis=1)  # (C, arguments)
         texts = self._written_calls(passage, start, reading_caches)
         for row, text in zip(np.flatnonzero(~exact), texts, strict=True):
-            graded = {part.slot: part.as_expected for part in grade_call(text, expected).arguments}
+            graded = {
+                part.slot: part.as_expected for part in grade_call(text, expected).arguments
+            }
             right[row] = [graded.get(slot, False) for slot in slots]
         self.right["calls_exact"].append(exact[:, None])
         self.right["arguments_right"].append(right)
@@ -543,13 +551,17 @@ class AnswerReader:
         for first in range(0, len(caches), WRITERS_AT_ONCE):
             writers = caches[first : first + WRITERS_AT_ONCE]
             forks = [cache.fork(cache.count - fork) for cache in writers]
-            yield from generate_passages(tokens, forks, "call", most=max_tokens, every=interval)
+            yield from generate_passages(
+                tokens, forks, "call", most=max_tokens, every=interval
+            )
 
     def measures(self, row: int) -> dict[str, tuple[float, int]]:
         """Return each metric that one cache has a value of, with the number that it averages."""
         # 1. By token.
         kinds = zip(*self.scores, strict=True)
-        nats, kl, same_best = (np.concatenate([part[row] for part in parts]) for parts in kinds)
+        nats, kl, same_best = (
+            np.concatenate([part[row] for part in parts]) for parts in kinds
+        )
         ages = np.concatenate(self.ages)
         value_ages = np.array(self.value_ages, np.intp)
         value_sources = np.array(self.value_sources, np.str_)

@@ -98,10 +98,14 @@ def policy_in(file: Path) -> type[Policy]:
             policies.append(value)
     if len(policies) != 1:
         names = ", ".join(policy.__name__ for policy in policies) or "none"
-        raise ValueError(f"{file.name} must define one class derived from Policy, but has {names}")
+        raise ValueError(
+            f"{file.name} must define one class derived from Policy, but has {names}"
+        )
     (policy,) = policies
     if "key" not in vars(policy):
-        raise ValueError(f'{policy.__name__} in {file.name} needs a key: its name, as key = "mine"')
+        raise ValueError(
+            f'{policy.__name__} in {file.name} needs a key: its name, as key = "mine"'
+        )
     return policy
 
 
@@ -172,6 +176,8 @@ def texts(table: pd.DataFrame) -> list[str]:
             "yours is": part.verdict.tolist(),
             "open: clusters more": needed_clusters.astype("string").fillna("–").tolist(),
         }
-        heading = f"{policy_name}, {metric.heading(str(key))}: {metric.figure(part.own.iloc[0])}"
+        heading = (
+            f"{policy_name}, {metric.heading(str(key))}: {metric.figure(part.own.iloc[0])}"
+        )
         parts.append(f"{heading}\n{Grid.of(columns).text()}")
     return parts

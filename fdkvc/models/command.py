@@ -80,7 +80,9 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         model.evicting(policy_named("full"), 1, settings.decides)  # fail now if it cannot
         warn_each(sinks_notes(settings.policies, settings.budgets))
         execution: Execution = {"workers": 1, "on_progress": on_progress}
-        run = _measured(options, settings, baseline, model, execution, also_depends=model.about)
+        run = _measured(
+            options, settings, baseline, model, execution, also_depends=model.about
+        )
     finish(options, run)
 
 

@@ -107,8 +107,14 @@ def planned_comparisons(plan: str = PLANNED) -> pd.DataFrame:
 
 def changed_rows() -> pd.DataFrame:
     """Return the share of next tokens that each policy changes on the first data, least first."""
-    rows = judged_table().query("metric == 'same_best' and data == @FIRST and budget == @ENTRIES")
-    changed = {"mean": 1 - rows["mean"], "ci_low": 1 - rows.ci_high, "ci_high": 1 - rows.ci_low}
+    rows = judged_table().query(
+        "metric == 'same_best' and data == @FIRST and budget == @ENTRIES"
+    )
+    changed = {
+        "mean": 1 - rows["mean"],
+        "ci_low": 1 - rows.ci_high,
+        "ci_high": 1 - rows.ci_low,
+    }
     return rows.assign(**changed).sort_values("mean", kind="stable")
 
 
@@ -136,7 +142,9 @@ def judged_sentence() -> str:
         share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
         interval = f"whose interval, {low} to {high}, includes that"
         close = f" ({read_policy(best.policy).title} {share}, {interval})"
-    longer = planned_ways().query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
+    longer = planned_ways().query(
+        "sample == @LONGER and decides == 'model' and metric == @RIGHT"
+    )
     longer_shares = longer.set_index("policy")["mean"]
     return (
         f"Keep the first four tokens and the newest ({read_policy(NEWEST).title}). In service "

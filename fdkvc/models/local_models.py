@@ -79,7 +79,11 @@ def stored_path(name: str) -> Path:
 
 def _ollama() -> Iterator[LocalModel]:
     """Yield the models of Ollama: a manifest each, which names the file by its digest."""
-    places = os.environ.get("OLLAMA_MODELS"), "~/.ollama/models", "/usr/share/ollama/.ollama/models"
+    places = (
+        os.environ.get("OLLAMA_MODELS"),
+        "~/.ollama/models",
+        "/usr/share/ollama/.ollama/models",
+    )
     for root in _folders(*places):
         for manifest in sorted(root.glob("manifests/*/*/*/*")):
             with suppress(ValueError, OSError):

@@ -88,9 +88,13 @@ class Benchmark:
             )
         # Results for each dialog and policy: late metrics, and with `series` every turn's.
         late = len(self.scenarios) * len(self.metrics)
-        turns = sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
+        turns = (
+            sum(len(scenario.schedule) for scenario in self.scenarios) if self.series else 0
+        )
         result_count = (
-            self.dialogs * len(self.policies) * (late + turns * (len(self.metrics) + len(Rule)))
+            self.dialogs
+            * len(self.policies)
+            * (late + turns * (len(self.metrics) + len(Rule)))
         )
         if result_count > MAX_RESULT_NUMBERS:
             raise ValueError(

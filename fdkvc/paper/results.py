@@ -236,7 +236,9 @@ def markdown(measured: list[MeasuredTable]) -> str:
         parts.append(f"### {table.heading}\n\n{grid.markdown()}")
     legend = "\n".join(f"- {rule}" for rule in LEGEND)
     signs = ", ".join(f"{rule.sign} {rule.verdict}" for rule in RULES)
-    note = f"Measured ± half-width of the 95 % interval (published, verdict): {signs}; {PLACES}."
+    note = (
+        f"Measured ± half-width of the 95 % interval (published, verdict): {signs}; {PLACES}."
+    )
     return "\n\n".join([*parts, note, legend]) + "\n"
 
 
@@ -285,7 +287,9 @@ def _paired_text(results: Results, baseline: str) -> str:
         return ""
     return (
         f"Paired differences from {baseline} over the same dialogs, with the 95 % interval\n\n"
-        + Grid(["scenario", "metric", "policy", "difference", "t", "p"], rows, 3).text(grouped=True)
+        + Grid(["scenario", "metric", "policy", "difference", "t", "p"], rows, 3).text(
+            grouped=True
+        )
     )
 
 

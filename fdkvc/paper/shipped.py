@@ -87,4 +87,6 @@ def _results(
             scores = by_policy.setdefault(policy, PolicyScores({}, {}))
             getattr(scores, kind)[name] = values
     names = next(iter(measured.values()))  # every scenario has the same policies
-    return Results(replace(benchmark, policies=tuple(map(read_policy, names))), measured, seconds)
+    return Results(
+        replace(benchmark, policies=tuple(map(read_policy, names))), measured, seconds
+    )

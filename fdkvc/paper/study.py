@@ -94,9 +94,13 @@ def run_study(
     def report(title: str, of_part: Progress) -> None:
         if on_progress is not None:
             first, end = spans[title]
-            finished_weight = first + round((end - first) * of_part.finished_jobs / of_part.total)
+            finished_weight = first + round(
+                (end - first) * of_part.finished_jobs / of_part.total
+            )
             title = f"{title}, {of_part.title}" if len(parts) > 1 else of_part.title
-            on_progress(Progress(finished_weight, part_ends[-1], title, perf_counter() - began))
+            on_progress(
+                Progress(finished_weight, part_ends[-1], title, perf_counter() - began)
+            )
 
     def run(title: str) -> Results:
         execution["on_progress"] = partial(report, title)

@@ -134,7 +134,9 @@ class Failure:
     """An evicted token of the argument."""
 
 
-def failed_call(recordings: Sequence[Recording], policy: Policy, budget: int) -> Failure | None:
+def failed_call(
+    recordings: Sequence[Recording], policy: Policy, budget: int
+) -> Failure | None:
     """Return the first call with an argument that a policy had cached but evicted before it."""
     for recording in recordings:
         # Without a call there is nothing to find, and no need to run the policy.

@@ -116,7 +116,9 @@ def pack_lanes(
         columns += _stays(run.trace) if run.long else _columns(run.entries, ())
     dialogs = runs[0].titled
     traces = [run.trace for run in runs]
-    headlines = [headline_of_several(traces, dialogs, 0, turn) for turn in range(dialogs.turns)]
+    headlines = [
+        headline_of_several(traces, dialogs, 0, turn) for turn in range(dialogs.turns)
+    ]
     if text:
         parts = {"headlines": headlines, "text": vars(text)}
         return _packed("transcript", runs[0], name, lanes, columns, parts)
@@ -206,7 +208,11 @@ def _lane(run: StageRun) -> Mapping[str, Any]:
         shares = []
         for step, share in course.shares.items():
             shares.append({"name": step, "values": share.tolist()})
-        term = {"name": name(course.term), "remembers": course.remembers, "gained": course.gained}
+        term = {
+            "name": name(course.term),
+            "remembers": course.remembers,
+            "gained": course.gained,
+        }
         terms.append({**term, "shares": shares})
     origin = no_history(run.trace, courses)
     return {**_course(run), "terms": terms, "lines": _all_lines(run), "origin": origin}
@@ -256,7 +262,9 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
         if turn < trace.turns:
             token = trace.kept_tokens[0, turn]
             is_cached_now[token[token >= 0]] = True
-        evicted = np.flatnonzero(is_cached & ~is_cached_now)  # after the last turn, all that remain
+        evicted = np.flatnonzero(
+            is_cached & ~is_cached_now
+        )  # after the last turn, all that remain
         end_turn = np.full(len(evicted), turn)
         stays.append(np.stack([evicted, first_turn[evicted], end_turn]))
         first_turn[is_cached_now & ~is_cached] = turn

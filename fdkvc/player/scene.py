@@ -17,7 +17,9 @@ Sentences = Mapping[str, Sequence[str]]
 """Sentences by turn and token, as ``"3 17"``."""
 
 
-def sentences_of(runs: Sequence[StageRun], entry: int | None, *, lanes: bool = False) -> Sentences:
+def sentences_of(
+    runs: Sequence[StageRun], entry: int | None, *, lanes: bool = False
+) -> Sentences:
     """Return the sentences on each entry in each turn; in `lanes`, a joined text for each run.
 
     For a large run, only those on `entry`; for a long run, none. In lanes, a piece of a value that
@@ -82,7 +84,9 @@ def scene_html(
 
 
 # Only what is in the file may load, so that no mistake can fetch anything.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+)
 
 _BEGIN = """
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

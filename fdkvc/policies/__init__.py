@@ -6,7 +6,13 @@ from typing import Any, TypeVar
 
 from fdkvc.core.extensions import by_key, register_installed
 from fdkvc.core.limits import MAX_POLICY_CHARACTERS
-from fdkvc.core.parameters import check_most, defaults_of, parameters_of, read_number, split_list
+from fdkvc.core.parameters import (
+    check_most,
+    defaults_of,
+    parameters_of,
+    read_number,
+    split_list,
+)
 from fdkvc.policies.ada_heads import AdaHeads
 from fdkvc.policies.base import Policy as Policy
 from fdkvc.policies.blocks import Blocks
@@ -103,7 +109,9 @@ WRAPPERS: dict[str, type[Wrapper]] = by_key(
 def synthetic_policies() -> dict[str, type[Policy]]:
     """Return the policies for synthetic dialogs, by key: all that do not look at text."""
     by_words = {"words", "traits", "kinds"}
-    return {key: kind for key, kind in POLICIES.items() if by_words.isdisjoint(kind().looks_at)}
+    return {
+        key: kind for key, kind in POLICIES.items() if by_words.isdisjoint(kind().looks_at)
+    }
 
 
 AnyPolicy = TypeVar("AnyPolicy", bound=Policy)
@@ -210,7 +218,9 @@ def _check_known(kind: type[Policy], hyperparameters: Collection[str]) -> None:
     for name in hyperparameters:
         if name not in allowed:
             names = ", ".join(allowed) or "none"
-            raise ValueError(f"{name!r} is not a hyperparameter of {kind.key} (it has: {names})")
+            raise ValueError(
+                f"{name!r} is not a hyperparameter of {kind.key} (it has: {names})"
+            )
 
 
 def read_policy(name: str) -> Policy:
@@ -240,7 +250,9 @@ def _parsed(text: str, name: str) -> Policy:
         key, *settings = text.split() or [""]
         return policy_named(key, **_values(POLICIES.get(key), settings, name))
     if not inside.endswith(")"):
-        raise ValueError(f"{text!r} needs a closing parenthesis at its end, such as sinks(h2o)")
+        raise ValueError(
+            f"{text!r} needs a closing parenthesis at its end, such as sinks(h2o)"
+        )
     inside, *settings = map(str.strip, split_list(inside[:-1]))
     key = wrapper.strip()
     return wrapped(key, _parsed(inside, name), **_values(WRAPPERS.get(key), settings, name))
@@ -269,7 +281,9 @@ def _values(
 
 def as_record(policy: Policy) -> dict[str, Any]:
     """Return a policy as files store it; `recorded_policy` reads it."""
-    wrapped_policy = {"policy": as_record(policy.policy)} if isinstance(policy, Wrapper) else {}
+    wrapped_policy = (
+        {"policy": as_record(policy.policy)} if isinstance(policy, Wrapper) else {}
+    )
     return {
         "key": policy.key,
         **wrapped_policy,
@@ -277,7 +291,9 @@ def as_record(policy: Policy) -> dict[str, Any]:
     }
 
 
-def recorded_policy(key: str, policy: Mapping[str, Any] | None = None, **values: Any) -> Policy:
+def recorded_policy(
+    key: str, policy: Mapping[str, Any] | None = None, **values: Any
+) -> Policy:
     """Make a policy from its record.
 
     Raises a ValueError as `policy_named` and `wrapped`.

@@ -73,7 +73,9 @@ class AdaHeads(Wrapper):
         # 1. Each head's guaranteed entries: the protected, then its best up to the safe share.
         unprotected = Cache(np.where(protected, -1, cache.token))
         safe_count = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
-        guaranteed = protected | top_k(score, unprotected, np.maximum(safe_count, 0), self.ties)
+        guaranteed = protected | top_k(
+            score, unprotected, np.maximum(safe_count, 0), self.ties
+        )
         # 2. The rest of the layer's budget goes to the best of all heads, in one row per layer.
         pool = len(score) // heads, heads * score.shape[1]
         safe_entries, _ = select(

@@ -353,7 +353,8 @@ SINKS_STAY = protecting(r"i < n_{\text{sinks}} \;\Rightarrow\; \text{keep}", "at
 """The step of a policy that protects the dialog's first tokens."""
 
 RECENT_WINDOW = protecting(
-    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}", "recent window"
+    r"i \text{ among the newest } \lfloor r B \rfloor \;\Rightarrow\; \text{keep}",
+    "recent window",
 )
 """The step of a policy that protects a share of the budget for the newest entries."""
 

@@ -34,7 +34,9 @@ class Blocks(Paging):
         "largest score of its entries and is evicted as a whole; slots of a partly filled page "
         "are wasted."
     )
-    source = "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"
+    source = (
+        "after Kwon et al. 2023, PagedAttention, and Chitty-Venkata et al. 2025, PagedEviction"
+    )
     also_looks_at = ("positions",)
 
     size: int = parameter(16, "Page size", "Places on a page.", symbol="b", low=1, high=256)

@@ -32,7 +32,9 @@ class ByRow(NDArrayOperatorsMixin):
         self._values = np.asarray(values, float)
         self.was_read = False  # whether anything has computed with the numbers
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
         """Return the numbers (B,)."""
         self.was_read = True
         return np.array(self._values, dtype)
@@ -41,7 +43,9 @@ class ByRow(NDArrayOperatorsMixin):
         # A policy that branches on a hyperparameter must not declare it by_row.
         raise TypeError("a number for each row is neither true nor false")
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any
+    ) -> Any:
         """Apply a ufunc row by row, in the precision of the arrays."""
         self.was_read = True
         arrays = [value for value in inputs if isinstance(value, np.ndarray)]

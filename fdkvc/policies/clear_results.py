@@ -8,7 +8,16 @@ import numpy as np
 from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import EXACT, Cache, Pages, runs
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import EVICTION, KEPT, Available, Looks, Policy, Step, Steps, protecting
+from fdkvc.policies.base import (
+    EVICTION,
+    KEPT,
+    Available,
+    Looks,
+    Policy,
+    Step,
+    Steps,
+    protecting,
+)
 from fdkvc.policies.messages import PROMPT_STAYS, always_stays, turns_so_far
 
 
@@ -91,7 +100,9 @@ class ClearResults(Policy):
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         if "result" not in available.kinds:
-            return ("No results of tools are marked here, so the oldest messages are dropped.",)
+            return (
+                "No results of tools are marked here, so the oldest messages are dropped.",
+            )
         if self.clear_tool_inputs == "yes" and "call" not in available.kinds:
             return ("No calls are marked here, so their inputs are not cleared.",)
         return ()

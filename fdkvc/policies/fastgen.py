@@ -96,7 +96,9 @@ class FastGen(Policy):
     frequent: float = share(
         0.3, "Frequent", "Share of the entries that are heavy hitters.", symbol="r_f"
     )
-    local: float = share(0.3, "Local", "Share of the entries in the local window.", symbol="r_l")
+    local: float = share(
+        0.3, "Local", "Share of the entries in the local window.", symbol="r_l"
+    )
     queries: str = queries_parameter()
 
     def initial_state(self) -> Mapping[str, float]:
@@ -119,7 +121,9 @@ class FastGen(Policy):
 
         # The share of this turn's attention that each structure holds (4, B).
         everything = entry_sum(a)
-        recovered = entry_sum(np.where(structures, a, 0)) / np.where(everything > 0, everything, 1)
+        recovered = entry_sum(np.where(structures, a, 0)) / np.where(
+            everything > 0, everything, 1
+        )
         recovery = np.asarray(self.recovery, np.float32)
         recovers = recovered >= recovery - self.ties.tolerance(recovery)
         recovers[-1] = True  # everything is always enough, whatever the rounding

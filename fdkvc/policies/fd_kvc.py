@@ -190,7 +190,8 @@ class FDKVC(Policy):
 
         return Update(
             updated.with_state(learning_rate=adapted, ownership_loss=loss),
-            stale=cache.present & (h < row_threshold - self.ties.tolerance(row_threshold)),  # Eq. 8
+            stale=cache.present
+            & (h < row_threshold - self.ties.tolerance(row_threshold)),  # Eq. 8
             recorded={
                 "attention": a,
                 "recency before": cache["recency"],

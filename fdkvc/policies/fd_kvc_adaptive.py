@@ -6,7 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fdkvc.core.attention import EPSILON, Columns, Floats, Observation, divide_by_max, entry_sum
+from fdkvc.core.attention import (
+    EPSILON,
+    Columns,
+    Floats,
+    Observation,
+    divide_by_max,
+    entry_sum,
+)
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies.base import Score, Step, Update
@@ -86,7 +93,9 @@ class FDKVCAdaptive(FDKVC):
         closeness = entry_sum(recent * (turn.similarity(cache.token) - self.theta))
         u = closeness / (entry_sum(recent) + EPSILON)
         w_c: Floats = np.clip(self.w_c + self.kappa * u, 0, 1)
-        return super().update(cache.with_state(continuity=u, cumulative_weight=w_c), turn, score)
+        return super().update(
+            cache.with_state(continuity=u, cumulative_weight=w_c), turn, score
+        )
 
     def terms(self, cache: Cache, turn: Observation) -> Columns:
         w_c = cache.state["cumulative_weight"][:, None]

@@ -9,7 +9,9 @@ from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import EXACT, Cache
 from fdkvc.policies.base import EVICTION, Looks, Policy, Step, Steps
 
-POSITION = Step("Position", r"s_i = i", "the token's place in the dialog", writes=("position",))
+POSITION = Step(
+    "Position", r"s_i = i", "the token's place in the dialog", writes=("position",)
+)
 
 
 @dataclass(frozen=True)

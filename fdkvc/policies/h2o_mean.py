@@ -64,7 +64,9 @@ class H2OMean(Policy):
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         a = observed_attention(turn, cache.token, self.queries).sum(axis=1)
         n = seen_by(turn, cache.token, self.queries).sum(axis=1, dtype=np.float32)
-        return cache.with_channels(cumulative=cache["cumulative"] + a, queries=cache["queries"] + n)
+        return cache.with_channels(
+            cumulative=cache["cumulative"] + a, queries=cache["queries"] + n
+        )
 
     def terms(self, cache: Cache, turn: Observation) -> Columns:
         # At least 1: an empty slot was seen by no query.

@@ -85,7 +85,8 @@ class Messages(Paging):
         sentences = super().without_effect(available)
         if self.prompt == "stays" and "prompt" not in available.speakers:
             note = (
-                "No words of the system prompt are marked here, so messages protects none of them."
+                "No words of the system prompt are marked here, so messages protects "
+                "none of them."
             )
             sentences += (note,)
         if self.begins == "user" and "user" not in available.kinds:
@@ -119,7 +120,9 @@ class Messages(Paging):
         stays = always_stays(cache, pages, self._prompt(cache, turn), budget)
         return within(
             budget,
-            lambda places: stays | pages.of_whole(self.policy.protects(cache, turn, places), cache),
+            lambda places: (
+                stays | pages.of_whole(self.policy.protects(cache, turn, places), cache)
+            ),
         )
 
 

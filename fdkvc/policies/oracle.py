@@ -25,7 +25,9 @@ class Oracle(Policy):
         "whatever their topic. Synthetic attention hardly depends on topics, so retention may "
         "be 0 %. It is greedy and therefore not optimal."
     )
-    source = "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
+    source = (
+        "after Belady 1966, A Study of Replacement Algorithms for a Virtual-Storage Computer"
+    )
     looks_at = ("future",)
     steps = (
         Step(

@@ -50,7 +50,9 @@ class Pyramid(Wrapper):
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what the largest layer may hold; + 1, since `budgets` rounds running sums."""
-        largest = budget if layers == 1 else math.ceil(max(self.last, 2 - self.last) * budget) + 1
+        largest = (
+            budget if layers == 1 else math.ceil(max(self.last, 2 - self.last) * budget) + 1
+        )
         return self.policy.slots(largest, layers, heads)
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:

@@ -23,7 +23,9 @@ def check_class(policy: type[Policy]) -> None:
         raise ValueError(f"{policy.__name__} does not define {listed(undefined)}")
     for name in ("label", "idea", "source"):
         if not isinstance(getattr(policy, name, None), str):
-            raise ValueError(f"{policy.__name__} needs a {name}: a text, as other policies have")
+            raise ValueError(
+                f"{policy.__name__} needs a {name}: a text, as other policies have"
+            )
 
 
 def check_looks(policy: Policy) -> None:
@@ -45,7 +47,9 @@ def checked(terms: Terms) -> Any:
         named = terms(policy, cache, turn)
         problem = _problem(named, cache)
         if problem:
-            raise ValueError(f"{policy.name} cannot be used: in turn {turn.turn} its {problem}")
+            raise ValueError(
+                f"{policy.name} cannot be used: in turn {turn.turn} its {problem}"
+            )
         return named
 
     return checked_terms
@@ -66,6 +70,7 @@ def _problem(named: Columns, cache: Cache) -> str:
     finite = np.isfinite(total(named)) | ~cache.present
     if not finite.all():
         return (
-            f"scores must be finite, but {np.count_nonzero(~finite):,} of {finite.size:,} are not"
+            f"scores must be finite, but {np.count_nonzero(~finite):,} of "
+            f"{finite.size:,} are not"
         )
     return ""

@@ -45,7 +45,8 @@ class Reread(Wrapper):
         beyond = [look for look in policy.looks_at if look not in BY_TEXT]
         if beyond:
             return (
-                f"{policy.name} looks at {beyond[0]}, but {self.key} needs one that decides by text"
+                f"{policy.name} looks at {beyond[0]}, but {self.key} needs one that "
+                "decides by text"
             )
         # Any numbers show whether budgets differ by layer or head.
         if policy.slots(64, 2, 2) != 64:
@@ -60,13 +61,17 @@ class Reread(Wrapper):
 
     @property
     def steps(self) -> Steps:
-        equation = r"i > \min \{ j \text{ evicted} \} \;\Rightarrow\; \text{read } i \text{ again}"
+        equation = (
+            r"i > \min \{ j \text{ evicted} \} \;\Rightarrow\; \text{read } i \text{ again}"
+        )
         return evicting(self.policy.steps, equation, "keys and values follow from what stays")
 
     def without_effect(self, available: Available) -> tuple[str, ...]:
         sentences = super().without_effect(available)
         if changed(self) and not self.clears_results:
-            sentences += (f"{self.policy.name} clears no results, so no placeholder is written.",)
+            sentences += (
+                f"{self.policy.name} clears no results, so no placeholder is written.",
+            )
         return sentences
 
 
@@ -79,11 +84,17 @@ def standing_placeholders(cached: Bools, born: Ints, kinds: Ints) -> Iterator[in
     is_result = kinds == KINDS.index("result")
     messages = np.flatnonzero(~is_result)
     # Held tokens of each turn, in results and outside of them.
-    messages_held = np.bincount(born[~is_result & cached], minlength=int(born.max(initial=0)) + 1)
+    messages_held = np.bincount(
+        born[~is_result & cached], minlength=int(born.max(initial=0)) + 1
+    )
     results_held = np.bincount(born[is_result & cached], minlength=len(messages_held))
     turns, firsts = np.unique(born[is_result], return_index=True)
     for turn, token in zip(turns, np.flatnonzero(is_result)[firsts].tolist(), strict=True):
         # The last token of the message before.
         previous = int(np.searchsorted(messages, token)) - 1
-        if not results_held[turn] and previous >= 0 and messages_held[born[messages[previous]]]:
+        if (
+            not results_held[turn]
+            and previous >= 0
+            and messages_held[born[messages[previous]]]
+        ):
             yield token

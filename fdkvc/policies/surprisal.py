@@ -7,7 +7,14 @@ import numpy as np
 from fdkvc.core.attention import Columns, Observation, divide_by_max
 from fdkvc.core.cache import UNIT_SCALE, Cache
 from fdkvc.core.parameters import share
-from fdkvc.policies.base import EVICTION, RECENT_WINDOW, Score, Update, WindowedPolicy, changing
+from fdkvc.policies.base import (
+    EVICTION,
+    RECENT_WINDOW,
+    Score,
+    Update,
+    WindowedPolicy,
+    changing,
+)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,10 @@ class Turns(Wrapper):
         return (*self.policy.channels, "picked")
 
     def init_channels(self, turn: Observation) -> Columns:
-        return {**self.policy.init_channels(turn), "picked": np.zeros_like(turn.new, np.float32)}
+        return {
+            **self.policy.init_channels(turn),
+            "picked": np.zeros_like(turn.new, np.float32),
+        }
 
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Pick the best of the turn's own tokens."""

@@ -42,7 +42,11 @@ class Whitelist(Protecting):
     source = "after Chen et al. 2025, The Pitfalls of KV Cache Compression"
 
     first: int = parameter(
-        1, "First turns", "Number of first turns that are never evicted.", low=0, high=MAX_TURNS
+        1,
+        "First turns",
+        "Number of first turns that are never evicted.",
+        low=0,
+        high=MAX_TURNS,
     )
     at_turn: int = parameter(
         -1,
@@ -61,7 +65,10 @@ class Whitelist(Protecting):
         choices={NOBODY: NOBODY, **SPEAKER_LABELS},
     )
     most: float = share(
-        0.5, "Largest share", "Largest share of the budget that the whitelist may take.", symbol="m"
+        0.5,
+        "Largest share",
+        "Largest share of the budget that the whitelist may take.",
+        symbol="m",
     )
     words: str = parameter(
         "",
@@ -94,7 +101,9 @@ class Whitelist(Protecting):
         sentences = []
         if self.speaker not in (NOBODY, *available.speakers):
             words = f"words of the {SPEAKER_LABELS[self.speaker]}"
-            sentences.append(f"No {words} are marked here, so whitelist protects none of them.")
+            sentences.append(
+                f"No {words} are marked here, so whitelist protects none of them."
+            )
         if self.words and not available.words:
             sentences.append("Words are unknown here, so whitelist protects none.")
         return (*super().without_effect(available), *sentences)

@@ -17,7 +17,9 @@ class Window(Wrapper):
 
     key = "window"
     label = "Window"
-    idea = "The newest entries always stay; the wrapped policy decides on the rest of the budget."
+    idea = (
+        "The newest entries always stay; the wrapped policy decides on the rest of the budget."
+    )
     source = "after Zhang et al. 2023, H2O"
     also_looks_at = ("positions",)
 
@@ -30,4 +32,6 @@ class Window(Wrapper):
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         # The window stays; the wrapped policy protects as much as fits beside it.
         newest = window(cache, budget, self.share)
-        return within(budget, lambda places: newest | self.policy.protects(cache, turn, places))
+        return within(
+            budget, lambda places: newest | self.policy.protects(cache, turn, places)
+        )

@@ -46,9 +46,13 @@ class Wrapper(Policy):
         """
         super().__post_init__()
         if any(type(policy) is type(self) for policy in inside(self.policy)):
-            raise ValueError(f"{self.key} occurs more than once, but each wrapper is allowed once")
+            raise ValueError(
+                f"{self.key} occurs more than once, but each wrapper is allowed once"
+            )
         if not self.policy.bounded:
-            raise ValueError(f"{self.policy.name} stores everything, so {self.key} changes nothing")
+            raise ValueError(
+                f"{self.policy.name} stores everything, so {self.key} changes nothing"
+            )
         if self.policy.reads_again:
             raise ValueError(
                 f"{self.policy.key} must be the outermost wrapper, so {self.key} cannot wrap it"
@@ -123,7 +127,9 @@ class Protecting(Wrapper):
         # Whole messages (size 0) stay if they fit; pages of fixed size are completed by `select`.
         if pages is not None and not pages.size:
             whole_pages = pages.of_whole(listed, cache)
-            listed = np.where(whole_pages.sum(axis=1, keepdims=True) <= budget, whole_pages, listed)
+            listed = np.where(
+                whole_pages.sum(axis=1, keepdims=True) <= budget, whole_pages, listed
+            )
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
 
     def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
@@ -145,7 +151,9 @@ class Paging(Wrapper):
         if any(policy.key == "ada-heads" for policy in inside(self.policy)):
             return f"{self.policy.name} allocates single places, but {self.key} whole pages"
         if self.policy.page_size != 1:
-            return f"{self.policy.name} evicts whole pages already, so {self.key} cannot wrap it"
+            return (
+                f"{self.policy.name} evicts whole pages already, so {self.key} cannot wrap it"
+            )
         return ""
 
     @abstractmethod
@@ -186,5 +194,7 @@ def evicting(steps: Steps, equation: str, source: str) -> Steps:
 def before_eviction(steps: Steps, *inserted: Step) -> Steps:
     """Return a policy's steps with others inserted before its eviction."""
     kinds = [step.kind for step in steps]
-    index = kinds.index("evict") if "evict" in kinds else len(steps)  # an extension may name none
+    index = (
+        kinds.index("evict") if "evict" in kinds else len(steps)
+    )  # an extension may name none
     return (*steps[:index], *inserted, *steps[index:])

@@ -140,7 +140,9 @@ def progress(text: str = "Preparing") -> Iterator[Callable[[Progress], None]]:
         _last_line = monotonic()
         if math.isfinite(seconds_left):
             # It was estimated at the last report: the time since then has passed.
-            line = f"{text}, about {max(0.0, seconds_left - (_last_line - reported)):.0f} s left"
+            line = (
+                f"{text}, about {max(0.0, seconds_left - (_last_line - reported)):.0f} s left"
+            )
         if terminal:
             warn(line, end="", begin="\r\x1b[K")  # to the start of the line, and clear it
         else:

@@ -77,7 +77,9 @@ class Finished:
                 f"another run writes to {self._out} now: wait for its end, or choose another place"
             ) from None
         except (ImportError, OSError):
-            warn(f"{self.path} cannot be locked: another run with this --out would go unnoticed")
+            warn(
+                f"{self.path} cannot be locked: another run with this --out would go unnoticed"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +104,9 @@ class Finished:
             if file.readline(len(self._key) + 1).rstrip(b"\n") != self._key:
                 return
             for line in file:
-                with suppress(ValueError, TypeError, RecursionError):  # the last may be cut short
+                with suppress(
+                    ValueError, TypeError, RecursionError
+                ):  # the last may be cut short
                     number, result = json.loads(line)
                     self.results[number] = result
 
@@ -112,7 +116,9 @@ class Finished:
             yield
         except OSError as error:
             reason = error_reason(error)
-            raise ValueError(f"the file {str(self.path)!r} cannot be written: {reason}") from None
+            raise ValueError(
+                f"the file {str(self.path)!r} cannot be written: {reason}"
+            ) from None
 
     def add(self, number: int, result: Any) -> None:
         """Add the result of a job."""

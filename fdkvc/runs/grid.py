@@ -56,7 +56,9 @@ class Grid:
 
     def beside(self, columns: Mapping[str, Sequence[str]]) -> Grid:
         """Return the grid with more columns on its right."""
-        rows = [[*row, *added] for row, *added in zip(self.rows, *columns.values(), strict=True)]
+        rows = [
+            [*row, *added] for row, *added in zip(self.rows, *columns.values(), strict=True)
+        ]
         return Grid([*self.heads, *columns], rows, self.names)
 
     def without_same(self, expected: Mapping[str, str]) -> Grid:
@@ -81,7 +83,9 @@ class Grid:
     def within(self, width: int) -> Grid:
         """Return the grid cut to a width in characters: in its last column, then in its first."""
         widths = self._widths
-        excess_width = sum(widths) + 2 * (len(widths) - 1) - width  # two spaces between columns
+        excess_width = (
+            sum(widths) + 2 * (len(widths) - 1) - width
+        )  # two spaces between columns
         if excess_width <= 0:
             return self
         last = max(widths[-1] - excess_width, min(widths[-1], 16))

@@ -17,7 +17,9 @@ from fdkvc.synthetic.scenarios import Scenario, scenario_named
 
 Settings = TypeVar("Settings")
 
-RUN_POLICIES = "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
+RUN_POLICIES = (
+    "policies to run, or variants such as fd-kvc:gamma=0.8; default: the paper's four"
+)
 RUN_METRICS = "metrics to compute; attention_loss is slower"
 HELD = "most entries in the cache after a turn"
 """Help texts of options that several settings have."""
@@ -79,7 +81,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
         parser.add_argument(f"--{field.name.replace('_', '-')}", **looks)
 
 
-def settings_from(kind: type[Settings], options: argparse.Namespace, **chosen: Any) -> Settings:
+def settings_from(
+    kind: type[Settings], options: argparse.Namespace, **chosen: Any
+) -> Settings:
     """Return settings from options.
 
     `kind` is a dataclass, `chosen` are other fields; None or a missing option leaves the default. A

@@ -171,7 +171,10 @@ def parse_run(
         )
     if run.setdefault("format", 1) == 1:  # it had a digest of each file, and the processor
         digests = run.pop("digests", {})
-        run |= {"format": FORMAT, "files": [*digests] if isinstance(digests, dict) else digests}
+        run |= {
+            "format": FORMAT,
+            "files": [*digests] if isinstance(digests, dict) else digests,
+        }
         run.pop("processor", None)
     if run["format"] != FORMAT:
         raise ValueError(
@@ -198,7 +201,9 @@ def parse_run(
             del parameters["axes"]
             parameters |= {"parameter": parameter, "values": values}
         case [_, _]:
-            _refuse("parameters.axes", "a sweep of two hyperparameters at once is not repeated")
+            _refuse(
+                "parameters.axes", "a sweep of two hyperparameters at once is not repeated"
+            )
     # 2. The parameters: the fields of the settings, and what else the numbers depend on.
     settings_type, depends = kinds[name]
     needed_parameters = {key: value for key, value in parameters.items() if key in depends}
@@ -209,7 +214,9 @@ def parse_run(
             _refuse(f"parameters.{missing}", "it is missing")
     settings = read_value(settings_type, fields, "parameters")
     if "baseline" in dependencies:
-        names = getattr(settings, "names", None) or [policy.name for policy in settings.policies]
+        names = getattr(settings, "names", None) or [
+            policy.name for policy in settings.policies
+        ]
         if dependencies["baseline"] not in names:
             why = f"{dependencies['baseline']!r} is not one of its policies"
             _refuse("parameters.baseline", why)
@@ -236,10 +243,14 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
     if kind is Any or (value is None and NoneType in value_types):
         return value
     if NoneType in value_types:
-        return read_value(next(part for part in value_types if part is not NoneType), value, place)
+        return read_value(
+            next(part for part in value_types if part is not NoneType), value, place
+        )
     if get_origin(kind) is Literal:
         if value not in value_types:
-            _refuse(place, f"it is {str(value)[:40]!r}, but must be {' or '.join(value_types)}")
+            _refuse(
+                place, f"it is {str(value)[:40]!r}, but must be {' or '.join(value_types)}"
+            )
         return value
     # 2. The class of the value: int | float is a number, and tuple[int, ...] a tuple. In JSON it is
     # a list for a tuple, and an object for a dataclass or a policy.
@@ -278,13 +289,17 @@ def read_value(kind: Any, value: Any, place: str) -> Any:
         _refuse(place, str(error))
 
 
-def _read_fields(kinds: Mapping[str, Any], values: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _read_fields(
+    kinds: Mapping[str, Any], values: Mapping[str, Any], place: str
+) -> dict[str, Any]:
     """Read the given fields of an object, and refuse others."""
     inside = f"{place}." if place else ""
     for name in values:
         if name not in kinds:
             _refuse(inside + name, f"it is unknown, but must be one of {', '.join(kinds)}")
-    return {name: read_value(kinds[name], value, inside + name) for name, value in values.items()}
+    return {
+        name: read_value(kinds[name], value, inside + name) for name, value in values.items()
+    }
 
 
 def _refuse(place: str, why: str) -> NoReturn:

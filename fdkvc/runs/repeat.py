@@ -121,7 +121,9 @@ def comparison_sentence(record: Record, comparison: Comparison) -> str:
         high = max(record.finished.values())
         dialogs = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         requested = count(record.benchmark.dialogs, "dialog")
-        sentence += f"; the original run was cancelled after {dialogs} of {requested} per scenario"
+        sentence += (
+            f"; the original run was cancelled after {dialogs} of {requested} per scenario"
+        )
     return sentence
 
 

@@ -30,7 +30,9 @@ class Draws:
     """Shape (B, N, d). Noise of each token, scaled."""
 
 
-def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: World) -> Draws:
+def draw(
+    scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: World
+) -> Draws:
     """Draw the numbers for these scenarios; parameters and errors as in `generate`."""
     if not isinstance(dialogs, range):
         check_count("the number of dialogs", dialogs)
@@ -42,7 +44,9 @@ def draw(scenarios: Sequence[Scenario], dialogs: int | range, seed: int, world: 
     d = world.dimension
     h = world.head_dimension
     if topics > d:
-        raise ValueError(f"the schedule has {topics} topics, but {d} dimensions hold at most {d}")
+        raise ValueError(
+            f"the schedule has {topics} topics, but {d} dimensions hold at most {d}"
+        )
     turns = max(len(scenario.schedule) for scenario in scenarios)
     tokens = turns * world.tokens_per_turn
     rows = len(dialogs)

@@ -26,7 +26,11 @@ class World(Checked):
         16, "Head dimension", "Length of a query, key or value.", low=1, high=1024
     )
     noise: float = parameter(
-        0.05, "Noise", "Standard deviation of each coordinate around the topic.", low=0, high=10
+        0.05,
+        "Noise",
+        "Standard deviation of each coordinate around the topic.",
+        low=0,
+        high=10,
     )
     topic_strength: float = parameter(
         0.8, "Topic strength", "Length of the topic part of an embedding.", low=0, high=10
@@ -61,7 +65,9 @@ class Scenario:
             )
         if self.blend is not None:
             if len(self.topic_names) != 2:
-                raise ValueError(f"a blend needs two topics, but the schedule is {self.schedule!r}")
+                raise ValueError(
+                    f"a blend needs two topics, but the schedule is {self.schedule!r}"
+                )
             if len(self.blend) != len(self.schedule):
                 raise ValueError(
                     f"the blend has {len(self.blend)} shares for {len(self.schedule)} turns"

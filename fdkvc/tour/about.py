@@ -28,6 +28,8 @@ def _show_method() -> None:
     with side_by_side("method"):
         for number, step in enumerate(policy.steps, 1):
             with panel(f"method-{number}"):
-                title = Markdown("**{}. {}** :gray[({})]").format(number, step.name, step.source)
+                title = Markdown("**{}. {}** :gray[({})]").format(
+                    number, step.name, step.source
+                )
                 st.markdown(plain(title))
                 st.latex(step.equation)

@@ -62,7 +62,13 @@ def story(recordings: Sequence[Recording]) -> list[Chapter]:
     """Return all scenes but the last, for dialogs in which a call fails."""
     failure = failed_call(recordings, policy_named(POLICY), Benchmark.budget)
     assert failure is not None
-    return [_fills(failure.run), _misleads(), _returns(), *_fails(failure, recordings), _sinks()]
+    return [
+        _fills(failure.run),
+        _misleads(),
+        _returns(),
+        *_fails(failure, recordings),
+        _sinks(),
+    ]
 
 
 def _run(scenario: str, policy: str) -> StageRun:
@@ -118,8 +124,14 @@ def _misleads() -> Chapter:
     link = {"scenario": "shift", "seed": f"{SEED}", "policies": "fifo,h2o", "turn": f"{turn}"}
     trial = "compare H2O with FIFO, which keeps the newest entries"
     task = f"Step back to turn {topic_start}, and see topic {old} stay."
-    lights = {f"still about topic {old}": "past", "marked entry": f"{token}", "its score": "why"}
-    return Chapter(run, turn, token, sentences, trial, "compare", link, task, "past why", lights)
+    lights = {
+        f"still about topic {old}": "past",
+        "marked entry": f"{token}",
+        "its score": "why",
+    }
+    return Chapter(
+        run, turn, token, sentences, trial, "compare", link, task, "past why", lights
+    )
 
 
 def _returns() -> Chapter:

@@ -16,7 +16,9 @@ _RECEIVED = "address/received"
 _BROWSER = "address/browser"
 _COOKIE = "fdkvc"  # as address.js writes it
 _show, _scroll = (
-    st.components.v2.component(name, js=Path(__file__).with_name(f"{name}.js").read_text("utf-8"))
+    st.components.v2.component(
+        name, js=Path(__file__).with_name(f"{name}.js").read_text("utf-8")
+    )
     for name in ("address", "scroll")
 )
 
@@ -28,7 +30,9 @@ def follow(page: str) -> Mapping[str, str] | None:
     session.
     """
     # A state, not a trigger: a trigger may be lost while the page runs.
-    address = _show(key="address", data={"page": page, **_status()}, on_visited_change=lambda: None)
+    address = _show(
+        key="address", data={"page": page, **_status()}, on_visited_change=lambda: None
+    )
     visit = address.visited
     if not visit or visit["session"] != st.session_state[_SESSION]:
         return None

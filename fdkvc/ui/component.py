@@ -11,7 +11,9 @@ from fdkvc.player.payload import DialogText, LaneHead, pack, pack_lanes
 from fdkvc.player.run import StageRun
 from fdkvc.ui.lru import cached
 
-_stage = st.components.v2.component("stage", css=style(), js=script("stage"), isolate_styles=False)
+_stage = st.components.v2.component(
+    "stage", css=style(), js=script("stage"), isolate_styles=False
+)
 _ear = st.components.v2.component("stage-ear", js=script("ear"), isolate_styles=False)
 
 
@@ -52,4 +54,8 @@ def listen(key: str, event: str, data: Mapping[str, Any]) -> None:
 
     The stage ignores messages that are older than the one it has.
     """
-    _ear(key=key, data={"what": event, "sent": time.time(), **data}, on_message_change=lambda: None)
+    _ear(
+        key=key,
+        data={"what": event, "sent": time.time(), **data},
+        on_message_change=lambda: None,
+    )

@@ -115,7 +115,9 @@ def adopt(page: str, fields: Sequence[Field], link: Mapping[str, str]) -> list[s
 
 def link_error(field: Field, error: object, instead: Any) -> str:
     """Return a sentence: what is wrong with a field of a link, and the value used instead."""
-    return f"This link has an error: {error}. Using {field.written(instead) or 'none'} instead."
+    return (
+        f"This link has an error: {error}. Using {field.written(instead) or 'none'} instead."
+    )
 
 
 def keep_to(
@@ -323,7 +325,9 @@ def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
         hold(page, field, field.default)
         return field.default
     labels = offer(page, field)
-    if looks.get("width") == "content":  # 8 pixels for a letter, 76 for the padding and the arrow
+    if (
+        looks.get("width") == "content"
+    ):  # 8 pixels for a letter, 76 for the padding and the arrow
         looks["width"] = max(160, 76 + 8 * max(map(len, labels.values())))
     return st.selectbox(
         plain(field.label),

@@ -84,7 +84,9 @@ def stage_view(page: str) -> dict[str, Any]:
     return view
 
 
-def follow(page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, int], Any]) -> int:
+def follow(
+    page: str, name: str, dialogs: DialogBatch, explain: Callable[[int, int], Any]
+) -> int:
     """Follow the stage, send it the server's view, and return the turn.
 
     The stage does not wait for the server: it ignores a view that is older than its last action.
@@ -195,7 +197,9 @@ def heads(lanes: Sequence[StageRun]) -> tuple[LaneHead, ...]:
                 lane.policy.title,
                 largest if bounded else lane.trace.budget,
                 "" if bounded else "on its own scale",
-                tuple((line.label, tuple(map(line.words, turns[line.field]))) for line in lines),
+                tuple(
+                    (line.label, tuple(map(line.words, turns[line.field]))) for line in lines
+                ),
             )
         )
     return tuple(heads)

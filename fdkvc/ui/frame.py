@@ -117,11 +117,15 @@ def page(
     _ensure_navigation()
     link = fields.arriving_link(name)
     fields_of = link_fields if callable(link_fields) else lambda *_: link_fields
-    wrong = adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
+    wrong = (
+        adopt(name, link) if adopt else fields.adopt_link(name, fields_of(name, link), link)
+    )
     # 2. The head of the page, then the page itself.
     with st.container(horizontal=True, vertical_alignment="center", key="page-head"):
         st.title(plain(TITLES[name]), anchor=False)
-        beside_title = st.container(horizontal=True, vertical_alignment="center", width="content")
+        beside_title = st.container(
+            horizontal=True, vertical_alignment="center", width="content"
+        )
     st.container(key="page-purpose").markdown(plain(purpose))
     page_view = Page(name, link, beside_title, st.container())
     page_view.show_problems(wrong)
@@ -159,7 +163,9 @@ def panel(name: str) -> DeltaGenerator:
     return st.container(key=f"panel-{name}")
 
 
-def open_section_of(page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]) -> Drawn:
+def open_section_of(
+    page: str, field: Field, sections: Mapping[str, Callable[[], Drawn]]
+) -> Drawn:
     """Show a page's sections as tabs, and draw the one that is open, which the field names."""
     key = f"{page}/sections"
     names = {plain(label): name for name, label in field.labels.items()}

@@ -168,7 +168,9 @@ class Jobs:
     """
 
     def __init__(
-        self, running: int = MAX_RUNNING_JOBS, max_bytes: int = MAX_RESULTS_MEGABYTES * 1_000_000
+        self,
+        running: int = MAX_RUNNING_JOBS,
+        max_bytes: int = MAX_RESULTS_MEGABYTES * 1_000_000,
     ) -> None:
         self.max_bytes = max_bytes
         self._threads = DaemonThreads(running)  # they do not keep a server from stopping

@@ -37,7 +37,10 @@ POLICIES = replace(CHOSEN, follows=True)
 
 
 def load_lanes(
-    dialog: ChosenDialog, policies: Sequence[Policy], budget: int, metrics: tuple[str, ...] = ()
+    dialog: ChosenDialog,
+    policies: Sequence[Policy],
+    budget: int,
+    metrics: tuple[str, ...] = (),
 ) -> tuple[StageRun, ...]:
     """Run each policy over the dialog, and say which settings have no effect in it.
 

@@ -18,7 +18,9 @@ JOINER = "\u2060"
 
 # After parsing the Markdown, when its escapes are gone, Streamlit turns bare addresses into links,
 # names between colons into pictures and dashes into arrows: only a character between prevents that.
-_JOINED = re.compile(r"(?<=:)(?=\S)|(?<=www)(?=\.)|(?=@)|(?<=[-<>=~])(?=[-<>=~])", re.IGNORECASE)
+_JOINED = re.compile(
+    r"(?<=:)(?=\S)|(?<=www)(?=\.)|(?=@)|(?<=[-<>=~])(?=[-<>=~])", re.IGNORECASE
+)
 _ESCAPED = re.compile(r"([\\`*_{}\[\]<>~$#|&])")
 _CODE = re.compile(r"(`[^`]+`)")
 _BEGINS = re.compile(r"^( ?\d*)([-+=.)])(?= |$)")  # a list item, or the underline of a heading

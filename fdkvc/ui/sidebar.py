@@ -24,7 +24,13 @@ from fdkvc.policies import (
     wrapped,
 )
 from fdkvc.policies.wrapper import Wrapper, inside
-from fdkvc.synthetic.scenarios import SCENARIOS, Scenario, World, custom_scenario, scenario_named
+from fdkvc.synthetic.scenarios import (
+    SCENARIOS,
+    Scenario,
+    World,
+    custom_scenario,
+    scenario_named,
+)
 from fdkvc.ui import fields
 from fdkvc.ui.fields import held, hold
 from fdkvc.ui.glossary import WORDS
@@ -82,7 +88,9 @@ MEASURED = Field(
 MORE_METRICS = Field(
     "Beyond the paper's three", name="metrics", default=(), choices=metrics_of(optional=True)
 )
-ENTRY = Field("Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True)
+ENTRY = Field(
+    "Entry", "Which token.", name="entry", low=0, high=10**6, chosen=False, follows=True
+)
 
 DIALOG = (SCENARIO, SCHEDULE, SEED_HERE, BUDGET_HERE, *WORLD)
 """The fields that choose a dialog and a budget."""
@@ -100,7 +108,9 @@ LANES = "policies"
 def choose_dialog(page: str) -> tuple[DialogChoice, int]:
     """Show the controls of the dialog; return it and the budget."""
     key = fields.choice(page, SCENARIO)
-    scenario = fields.text(page, SCHEDULE, _custom_scenario) if key == OWN else scenario_named(key)
+    scenario = (
+        fields.text(page, SCHEDULE, _custom_scenario) if key == OWN else scenario_named(key)
+    )
     seed = fields.number(page, SEED_HERE)
     st.button(
         "Another dialog",
@@ -197,7 +207,9 @@ def with_numbers_apart(link: Mapping[str, str]) -> Mapping[str, str]:
 
 def has_paper_values(policy: Policy) -> bool:
     """Whether the defaults of a policy are those of the paper."""
-    return policy.key in PAPER_POLICIES and any(field.paper for field in policy.settings.values())
+    return policy.key in PAPER_POLICIES and any(
+        field.paper for field in policy.settings.values()
+    )
 
 
 def as_published(policy: Policy) -> Policy:
@@ -234,10 +246,16 @@ def _follow_lanes(page: str) -> None:
 def _policy_fields(page: str, link: Mapping[str, str] | None = None) -> list[Field]:
     """Return the fields of the policy of a link, or else of the session's."""
     policy, outer_policy = held_policy(page, link)
-    return [with_policy(POLICY, policy.name), around_of(policy), *outer_policy.settings.values()]
+    return [
+        with_policy(POLICY, policy.name),
+        around_of(policy),
+        *outer_policy.settings.values(),
+    ]
 
 
-def choose_hyperparameters(page: str, chosen: Iterable[Field], columns: int = 1) -> dict[str, Any]:
+def choose_hyperparameters(
+    page: str, chosen: Iterable[Field], columns: int = 1
+) -> dict[str, Any]:
     """Show hyperparameters, first those that the paper varies; return their values by name."""
     values = {}
     papers_first = sorted(chosen, key=lambda field: not field.paper)

@@ -23,7 +23,11 @@ from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import LANES, POLICY, choose_around, choose_hyperparameters, read_name
 
 CHOSEN = Field(
-    "Policies", name=LANES, default=PAPER_POLICIES, choices=synthetic_policies(), read=read_name
+    "Policies",
+    name=LANES,
+    default=PAPER_POLICIES,
+    choices=synthetic_policies(),
+    read=read_name,
 )
 """The names of the chosen policies, including variants; `choices` are offered."""
 
@@ -86,7 +90,9 @@ def _policies(page: str, field: Field) -> dict[str, Policy]:
     """Return every policy that can be chosen by name, including variants chosen earlier."""
     variants: dict[str, Policy]
     variants = st.session_state.setdefault(f"{key_of(page, field)}/variants", {})
-    variants |= {name: read_policy(name) for name in held(page, field) if name not in field.choices}
+    variants |= {
+        name: read_policy(name) for name in held(page, field) if name not in field.choices
+    }
     return {str(key): policy_named(str(key)) for key in field.choices} | variants
 
 

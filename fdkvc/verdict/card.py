@@ -327,7 +327,9 @@ def find_card(
     )
 
 
-def _sized_way(policy: Policy, shares: Mapping[int, float], size: int | None, tokens: float) -> Way:
+def _sized_way(
+    policy: Policy, shares: Mapping[int, float], size: int | None, tokens: float
+) -> Way:
     """Return a way at its size, or else at the size at which it keeps most."""
     tried = size or max(shares, key=shares.__getitem__)
     recall = shares.get(tried, math.nan)
@@ -424,7 +426,9 @@ def judged_way(
     """
     if sized := [candidate for candidate in candidates if candidate.sized_by_model]:
         return chosen_way(sized, tokens)
-    ordered = sorted(candidates, key=lambda candidate: (candidate != by_words, candidate.guessed))
+    ordered = sorted(
+        candidates, key=lambda candidate: (candidate != by_words, candidate.guessed)
+    )
     losses = list[tuple[Way, float, int]]()
     for candidate in ordered:
         if candidate.size is not None and candidate.reading is not None:
@@ -490,21 +494,24 @@ def promised(
         chosen = []
         for candidate in chosen_ways:
             name = candidate.policy
-            refused = candidate.refused
             rows = values[(values.policy == name) & (half != half_number)]
             size = smallest_size(rows, target) if len(rows) else None
             if size is not None:
                 recall = rows[rows.budget == size].kept.mean()
                 slots = float(min(size, tokens))
-                chosen.append(Way(name, size, recall, slots, size, refused=refused))
+                chosen.append(Way(name, size, recall, slots, size, refused=candidate.refused))
         choice = chosen_way(sorted(chosen, key=_order), tokens)
-        if choice is None:  # the half that needs most would be told of, but would choose nothing
+        if (
+            choice is None
+        ):  # the half that needs most would be told of, but would choose nothing
             return None
         test_rows = values[(values.policy == choice.policy) & (values.budget == choice.size)]
         test_rows = test_rows[test_rows.dialog.map(halves) == half_number]
         kept_values += test_rows.kept.tolist()
         services += test_rows.services.tolist()
-        needs = arguments[(arguments.policy == choice.policy) & (arguments.budget == choice.size)]
+        needs = arguments[
+            (arguments.policy == choice.policy) & (arguments.budget == choice.size)
+        ]
         needs = needs[needs.dialog.isin(test_rows.dialog)]
         calls += len(needs.drop_duplicates(["dialog", "turn", "call", "call_number"]))
     if not kept_values:

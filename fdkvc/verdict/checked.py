@@ -105,7 +105,10 @@ def installed() -> bool:
 
 
 def sample_of(
-    transcripts: Sequence[Transcript], sizes: TurnSizes, evicting: int, limit: int = MINUTE_TOKENS
+    transcripts: Sequence[Transcript],
+    sizes: TurnSizes,
+    evicting: int,
+    limit: int = MINUTE_TOKENS,
 ) -> list[Transcript]:
     """Return dialogs that a way of `evicting` tokens evicts from, of at most `limit` in all.
 
@@ -122,7 +125,9 @@ def sample_of(
     return sample
 
 
-def drawn_over_lengths(transcripts: Sequence[Transcript], sizes: TurnSizes) -> list[Transcript]:
+def drawn_over_lengths(
+    transcripts: Sequence[Transcript], sizes: TurnSizes
+) -> list[Transcript]:
     """Return dialogs in an order in which any first few are spread over all lengths."""
     by_length = sorted(transcripts, key=lambda dialog: sum(sizes[dialog.name]))
     middle = len(by_length) // 2
@@ -189,7 +194,9 @@ def read_card(
     candidates = ways_to_read(card)
     if not candidates:
         raise ValueError("there is nothing to check: no way saves anything")
-    sizes: TurnSizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts}
+    sizes: TurnSizes = {
+        dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts
+    }
     check_language(model, transcripts)
     # A card may count tokens as another model does.
     ratio = sum(map(sum, sizes.values())) / len(sizes) / card.tokens
@@ -298,14 +305,20 @@ class Sizing:
             self.values = _right_values(table)
             seconds = perf_counter() - began
             enough = self.values >= SIZING_VALUES and seconds >= self.seconds / ROUNDS
-            if enough or seconds >= self.seconds or (cancelled is not None and cancelled.is_set()):
+            if (
+                enough
+                or seconds >= self.seconds
+                or (cancelled is not None and cancelled.is_set())
+            ):
                 break
         if not self.read_dialogs:
             raise ValueError("it was stopped before it had read a conversation")
         check_loss(title_of(self.model), self.read_dialogs, table)
         self._take(sizes_by_words, table)
 
-    def _report(self, report: Callable[[Progress], None], began: float, step: Progress) -> None:
+    def _report(
+        self, report: Callable[[Progress], None], began: float, step: Progress
+    ) -> None:
         """Report how much of the time is over."""
         seconds = perf_counter() - began
         share = min(seconds / self.seconds, 1.0)
@@ -446,7 +459,8 @@ def _why_unread(
         if _affordable(work, transcripts, sizes, evicting, longer):
             minutes = f"{max(longer / MINUTE_TOKENS, 1):.0f} min"
             return (
-                f"it takes up to {minutes} to read on to a value needed after {evicting:,} tokens"
+                f"it takes up to {minutes} to read on to a value needed after "
+                f"{evicting:,} tokens"
             )
     return f"no conversation needs a value after {evicting:,} tokens, so there is nothing to check"
 

@@ -146,7 +146,9 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
             f"config.json gives the type of numbers {clean_name(str(dtype))!r}, which is unknown: "
             f"give {IN_NUMBERS}"
         )
-    name = clean_name(str(config.get("_name_or_path") or config.get("model_type") or "config.json"))
+    name = clean_name(
+        str(config.get("_name_or_path") or config.get("model_type") or "config.json")
+    )
     if layers != all_layers:
         name += f" (the {layers} of {all_layers} layers that attend to all tokens)"
     return ModelShape(name, layers, numbers, BITS[dtype], _number(fields, "vocab_size") or 0)
@@ -169,7 +171,9 @@ def _full_layers(config: Mapping[str, Any], layers: int) -> int:
                     f"give {IN_NUMBERS}"
                 )
     if full < 1:
-        raise ValueError("config.json: no layer attends to all tokens, so there is nothing to save")
+        raise ValueError(
+            "config.json: no layer attends to all tokens, so there is nothing to save"
+        )
     return full
 
 

@@ -160,7 +160,9 @@ class ReplayRun(Run):
             )
         source = run_fields["source"]
         if not source.startswith(LEXICAL):
-            raise ValueError("this run replayed vectors of a model, as versions before 2.1 did")
+            raise ValueError(
+                "this run replayed vectors of a model, as versions before 2.1 did"
+            )
         calls = CALLS_NOTE in source
         sources = replace(sources.named_in_run(name), seed=run_fields["seed"], calls=calls)
         recordings, digest = sources.read_recordings()
@@ -261,7 +263,9 @@ class ReplayRun(Run):
             return replace(self, read=read)
         cases = cases_at(self.settings, next_tries)
         tables = replay_arguments(cases, self.recordings, **execution)
-        table, arguments = map(pd.concat, zip((self.table, self.arguments), tables, strict=True))
+        table, arguments = map(
+            pd.concat, zip((self.table, self.arguments), tables, strict=True)
+        )
         settings = at_sizes(self.settings, (table, arguments))
         return replace(self, read=read, settings=settings, table=table, arguments=arguments)
 
@@ -438,7 +442,9 @@ def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
     lines = []
     if (loss := card.today) is not None:
-        lines += wrap(f"Today: {loss.today.tokens:,} tokens by {loss.today.preset.label}.", WIDTH)
+        lines += wrap(
+            f"Today: {loss.today.tokens:,} tokens by {loss.today.preset.label}.", WIDTH
+        )
     for words in card_sentences(card):
         lines += wrap(words, WIDTH)
     if card.clusters or card.read is not None:

@@ -303,7 +303,9 @@ def share_table(values: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for case, of_case in values.groupby(CASE, sort=False):
         kept_values = of_case.kept.to_numpy(np.float64)
-        rows.append((*case, *mean_by_cluster(kept_values, of_case.services.tolist(), share=True)))
+        rows.append(
+            (*case, *mean_by_cluster(kept_values, of_case.services.tolist(), share=True))
+        )
     return pd.DataFrame(rows, columns=[*CASE, *MEAN])
 
 

@@ -93,7 +93,9 @@ def setting_sentence(card: Card) -> str:
     if card.today is not None and card.today.count.kept >= card.target:
         lead = f"Today's limit keeps what you ask for. To store less, s{lead[1:]}"
         if best.values is not None and best.values.lost > card.today.count.lost:
-            lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
+            lead += (
+                f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
+            )
     if card.own_tokens:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
         full = written_bytes(card.tokens * card.shape.entry_bytes)
@@ -114,7 +116,9 @@ def others_sentence(card: Card) -> str:
         )
     if best.uncleared:
         share = percent(best.uncleared)
-        parts.append(f"In {share} of them clearing is not enough: drop the oldest messages, too")
+        parts.append(
+            f"In {share} of them clearing is not enough: drop the oldest messages, too"
+        )
     if best.refused > 0:
         parts.append(f"After {refused_words(best.refused)}")
     if card.ties:
@@ -139,7 +143,9 @@ def _no_setting(card: Card) -> str:
     if best is not None and best.size is not None:
         saved = max(round(card.tokens - best.slots), 0)
         bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
-        why = f"“{way_words(best.policy)}” would save {count(saved, 'token')}, less than {bound}"
+        why = (
+            f"“{way_words(best.policy)}” would save {count(saved, 'token')}, less than {bound}"
+        )
     return f"It does not pay to evict here, keep all {card.tokens:,.0f} tokens: {why}."
 
 
@@ -162,7 +168,8 @@ def refused_words(share: float) -> str:
     """Return after which share of turns services refuse what stays, and why."""
     words = "under 1 %" if share < 0.01 else percent(share)
     return (
-        f"{words} of the turns services refuse what stays, such as a tool result without its call"
+        f"{words} of the turns services refuse what stays, such as a tool "
+        "result without its call"
     )
 
 
@@ -201,11 +208,15 @@ def certainty_sentence(card: Card) -> str:
         among += " that can be checked"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
         lost = (
-            "" if best is None or best.reading is None else _lost_words(best.reading, card.target)
+            ""
+            if best is None or best.reading is None
+            else _lost_words(best.reading, card.target)
         )
         parts.append(f"{read.model} has read {among}{lost}")
         if word == PARTLY:
-            parts.append(f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it")
+            parts.append(
+                f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it"
+            )
         parts += _beside_words(card)
     parts += _why_small(card)
     if best is not None and best.guessed:
@@ -224,7 +235,9 @@ def _why_small(card: Card) -> list[str]:
         return []
     values = best.values.values
     lost = best.values.lost
-    place = f"in the last {best.size:,} tokens" if best.policy in NEWEST else "in what it keeps"
+    place = (
+        f"in the last {best.size:,} tokens" if best.policy in NEWEST else "in what it keeps"
+    )
     return [
         f"so small a size is enough because {values - lost:,} of {count(values, 'value')} that "
         f"calls need stood {place}, and what needs an older one loses it"
@@ -314,7 +327,9 @@ def short_grid(card: Card) -> Grid:
 
 
 def _is_listed(candidate: Way) -> bool:
-    return candidate.size is not None and (not candidate.guessed or candidate.reading is not None)
+    return candidate.size is not None and (
+        not candidate.guessed or candidate.reading is not None
+    )
 
 
 def _short_row(card: Card, candidate: Way) -> list[str]:

@@ -41,7 +41,9 @@ PRESETS: Mapping[str, Preset] = {
     "ollama": Preset("dropping the oldest messages (Ollama)", MESSAGES, 4096),
     "llama.cpp-shift": Preset("shifting the context (llama.cpp)", "shift", 4096),
     "llama.cpp": Preset("stopping when it is full (llama.cpp without shift)", STOPS, 4096),
-    "streaming-llm": Preset("keeping the first and newest tokens (StreamingLLM)", "sink", 2004),
+    "streaming-llm": Preset(
+        "keeping the first and newest tokens (StreamingLLM)", "sink", 2004
+    ),
     "anthropic": Preset("clearing old tool results (Anthropic)", CLEARED, 100_000, 200_000),
     "langchain": Preset("dropping up to a user's message (LangChain)", USER_FIRST, 4096),
 }

@@ -152,7 +152,9 @@ def read_dialogs(
         if not by_name and ending in endings():
             raise ValueError("line 1 is not JSON: the file must begin with { or [")
         if not by_name and ending in TABLES:
-            raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
+            raise ValueError(
+                f"a .{ending} file is not read: give JSON, or text in a .txt file"
+            )
         dialogs = list((by_name or texts[0]).read(text, 0, calls))
         reading = ""
     else:
@@ -207,8 +209,12 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
 
 def _log_format(text: str) -> Format | None:
     """Return the format of logs that recognizes a text, if any does."""
-    logs = (format for format in FORMATS.values() if format.field is None and format.recognizes)
-    return next((format for format in logs if format.recognizes and format.recognizes(text)), None)
+    logs = (
+        format for format in FORMATS.values() if format.field is None and format.recognizes
+    )
+    return next(
+        (format for format in logs if format.recognizes and format.recognizes(text)), None
+    )
 
 
 def endings() -> list[str]:
@@ -317,7 +323,9 @@ def _are_messages(values: list[Any]) -> bool:
     first = values[0] if values else None
     if not isinstance(first, dict) or _format_of(first) or field_of(first, PARENTS):
         return False
-    has_parents = len(values) > 1 and isinstance(values[1], dict) and field_of(values[1], PARENTS)
+    has_parents = (
+        len(values) > 1 and isinstance(values[1], dict) and field_of(values[1], PARENTS)
+    )
     return not has_parents and (is_message(first) or _is_item(first))
 
 

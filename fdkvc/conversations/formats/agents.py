@@ -19,7 +19,14 @@ from typing import Any
 from fdkvc.conversations.formats.base import Dialogs, Format, Messages, Placed
 from fdkvc.conversations.formats.chat import Spoken, new_calls, turns_of, with_demands
 from fdkvc.conversations.formats.parts import CALL_IDS, call_id, is_result, turns_of_parts
-from fdkvc.conversations.sessions import NO_SIZES, Compaction, MadeCall, Message, Session, Sizes
+from fdkvc.conversations.sessions import (
+    NO_SIZES,
+    Compaction,
+    MadeCall,
+    Message,
+    Session,
+    Sizes,
+)
 from fdkvc.core.json_input import (
     Fields,
     JsonObject,
@@ -224,7 +231,9 @@ class Thread:
         self.name = name
         self.messages: list[Placed] = []
         """As `turns_of_parts` restates them; more lines may still join an answer of the model."""
-        self._parts: dict[int, set[str]] = {}  # the parts of each answer that lines joined, as JSON
+        self._parts: dict[
+            int, set[str]
+        ] = {}  # the parts of each answer that lines joined, as JSON
         self.contexts: list[list[int]] = [[]]
         self.compactions: list[Fields] = []
         self.kept = 0
@@ -248,7 +257,9 @@ class Thread:
 
     def said_by(self, *roles: str) -> list[int]:
         """Return the messages in context of some roles."""
-        return [index for index in self.context if self.messages[index][0].get("role") in roles]
+        return [
+            index for index in self.context if self.messages[index][0].get("role") in roles
+        ]
 
     def add(self, message: JsonObject, place: str) -> int:
         """Add a message to the context; return its number."""
@@ -394,7 +405,10 @@ class Thread:
         if tokens:
             self.used = tokens
             if self.compactions and self.compactions[-1]["recorded"][1] is None:
-                self.compactions[-1]["recorded"] = (self.compactions[-1]["recorded"][0], tokens)
+                self.compactions[-1]["recorded"] = (
+                    self.compactions[-1]["recorded"][0],
+                    tokens,
+                )
 
     def session(self, unread: Unread, times: Mapping[str, float]) -> Session:
         """Return the conversation; a message without words or calls is left out.
@@ -408,7 +422,9 @@ class Thread:
         unlinked_places = []  # places of results without a call
         for index, (message, place) in enumerate(self.messages):
             try:
-                spoken: list[Spoken] = [*turns_of([(message, place)], unread, calls_in_text=True)]
+                spoken: list[Spoken] = [
+                    *turns_of([(message, place)], unread, calls_in_text=True)
+                ]
             except ValueError as error:
                 unread.add(f"message that cannot be read: {error}")
                 continue
@@ -433,8 +449,12 @@ class Thread:
                 for order, (key, _) in enumerate(zip(call_ids(message), called, strict=False)):
                     if key:
                         calls[key] = number, order
-                failed = turn.kind == "result" and any(message.get(name) is True for name in FAILED)
-                messages.append(Message(turn, place, time=times.get(place, 0.0), failed=failed))
+                failed = turn.kind == "result" and any(
+                    message.get(name) is True for name in FAILED
+                )
+                messages.append(
+                    Message(turn, place, time=times.get(place, 0.0), failed=failed)
+                )
         linked = []
         for said, said_calls in zip(messages, call_rows, strict=True):
             linked.append(replace(said, calls=tuple(said_calls)))
@@ -469,12 +489,15 @@ class Thread:
             if missing := details.pop("missing"):
                 notes.append(f"{missing:,} of the lines that stayed are not in the file.")
             if names := details.pop("attached"):
-                named = ", ".join(clipped(name, MAX_SHOWN_NAME) for name in names[:MAX_NAMED_LINES])
+                named = ", ".join(
+                    clipped(name, MAX_SHOWN_NAME) for name in names[:MAX_NAMED_LINES]
+                )
                 notes.append(
                     f"Put back, text not in the log: {count(len(names), 'item')} ({named})."
                 )
             numbers = {
-                name: turns_of_messages(details[name]) for name in ("context", "stayed", "summary")
+                name: turns_of_messages(details[name])
+                for name in ("context", "stayed", "summary")
             }
             yield Compaction(**details | numbers | {"note": " ".join(filter(None, notes))})
 

@@ -192,12 +192,20 @@ class _Demands:
             wordings = (value, *state.get(slot, ()), *canonical)
             mentions = self._add("call", index, frame.service, method, slot, wordings)
             self.missing += mentions == ()
-            arguments.append(Argument(slot, clean_name(value), mentions[-1] if mentions else None))
+            arguments.append(
+                Argument(slot, clean_name(value), mentions[-1] if mentions else None)
+            )
         arguments.sort(key=lambda argument: argument.slot)
         self.calls.append(Call(index, method, tuple(arguments)))
 
     def _add(
-        self, kind: Any, turn: int, service: str, source: str, slot: str, wordings: Sequence[str]
+        self,
+        kind: Any,
+        turn: int,
+        service: str,
+        source: str,
+        slot: str,
+        wordings: Sequence[str],
     ) -> tuple[Mention, ...] | None:
         """Add a demand if it has mentions; return these, or None for a value without evidence."""
         if all(wording.lower() in NO_EVIDENCE for wording in wordings):
@@ -211,7 +219,9 @@ class _Demands:
         if mentions:
             value = clean_name(wordings[0])
             number = len(self.calls) if kind == "call" else 0
-            self.demands.append(Demand(kind, turn, source, slot, value, mentions, carried, number))
+            self.demands.append(
+                Demand(kind, turn, source, slot, value, mentions, carried, number)
+            )
         return mentions
 
     def _own_mentions(
@@ -221,7 +231,9 @@ class _Demands:
         services = {service}
         copied = self.copies.get((service, slot))
         services |= {other for other, values in self.state.items() if copied in values}
-        counted = tuple(mention for mention in mentions if services & self.services[mention.turn])
+        counted = tuple(
+            mention for mention in mentions if services & self.services[mention.turn]
+        )
         carried = all(service not in self.services[mention.turn] for mention in mentions)
         return counted or mentions, carried
 
@@ -294,7 +306,9 @@ def _service_call(
     unread.fields(call, {"method", "parameters"})
     arguments = {}
     for slot, argument in require(call, "parameters", dict, location).items():
-        (arguments[clean_name(slot)],) = _texts([argument], f"{location}, parameters {slot[:40]!r}")
+        (arguments[clean_name(slot)],) = _texts(
+            [argument], f"{location}, parameters {slot[:40]!r}"
+        )
     return clean_name(require(call, "method", str, location)), arguments
 
 

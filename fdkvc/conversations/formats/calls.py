@@ -27,7 +27,10 @@ CALL_TAGS = (
     *((f"<｜{name}▁begin｜>", f"<｜{name}▁end｜>") for name in ("tool▁calls", "tool▁call")),
     ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
     *((f"<|tool_call_{begins}|>", "<|tool_call_end|>") for begins in ("begin", "start")),
-    *((mark, "") for mark in ("<functioncall>", "<|tool_call|>", "<|python_tag|>", "[TOOL_CALLS]")),
+    *(
+        (mark, "")
+        for mark in ("<functioncall>", "<|tool_call|>", "<|python_tag|>", "[TOOL_CALLS]")
+    ),
 )
 """The marks before and after calls in an assistant's words, as models write them.
 
@@ -197,7 +200,9 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[JsonObject]]:
                 calls = [{"name": named[opening], "arguments": arguments}] if arguments else []
             all_calls += calls
             is_kept = inside is not None and not calls
-            word_pieces.append(f"{preceding}{opening}{inside}{closing}" if is_kept else preceding)
+            word_pieces.append(
+                f"{preceding}{opening}{inside}{closing}" if is_kept else preceding
+            )
         text = "".join(word_pieces).strip() if all_calls else text
         unread.add(UNKNOWN_CALL, text.count(opening))
     return text, all_calls

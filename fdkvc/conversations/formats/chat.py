@@ -14,7 +14,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from fdkvc.conversations.formats.base import Dialogs, Format, Messages, Placed, restated, with_calls
+from fdkvc.conversations.formats.base import (
+    Dialogs,
+    Format,
+    Messages,
+    Placed,
+    restated,
+    with_calls,
+)
 from fdkvc.conversations.formats.calls import (
     UNKNOWN_CALL,
     as_call,
@@ -63,7 +70,9 @@ from fdkvc.core.transcripts import (
 from fdkvc.core.unread import THINKING, Unread, bare, has_words, is_thinking
 from fdkvc.core.words import name_set
 
-PROMPT_FIELDS = name_set("system systemprompt systemmessage systeminstruction systeminstructions")
+PROMPT_FIELDS = name_set(
+    "system systemprompt systemmessage systeminstruction systeminstructions"
+)
 """Fields of a system prompt that stands beside the messages, as `bare` writes them."""
 
 COPIED_CALL = "call written again under its id"
@@ -99,7 +108,9 @@ def chat_format(
         named = next(filter(value.get, names), "id")
         prompts = () if messages else filter(is_prompt, value)
         unread.fields(value, {field, named, *DIALOG_FIELDS, *reads, *prompts})
-        listed = messages(value, place, unread) if messages else with_system(value, field, place)
+        listed = (
+            messages(value, place, unread) if messages else with_system(value, field, place)
+        )
         if not name and isinstance(value.get(named), str):
             name = clean_name(value[named])
         yield conversation(value, name or place, [*listed], calls, unread, cluster)
@@ -169,7 +180,9 @@ Spoken = tuple[Turn, list[tuple[str, Any]]]
 """A turn, and the method and arguments of each of its calls."""
 
 
-def turns_of(messages: Iterable[Placed], unread: Unread, calls_in_text: bool) -> Iterator[Spoken]:
+def turns_of(
+    messages: Iterable[Placed], unread: Unread, calls_in_text: bool
+) -> Iterator[Spoken]:
     """Yield the turns of untrusted messages; errors begin with the place of a message."""
     tools: dict[str, str] = {}  # the called tool, by the id of the call
     waiting: dict[str, str] = {}  # calls without a result so far, by their ids
@@ -212,7 +225,11 @@ def new_calls(calls: Iterable[JsonObject], waiting: dict[str, str]) -> list[Json
 
 
 def with_demands(
-    name: str, spoken_turns: Iterable[Spoken], calls_in_text: bool, cluster: str, unread: Unread
+    name: str,
+    spoken_turns: Iterable[Spoken],
+    calls_in_text: bool,
+    cluster: str,
+    unread: Unread,
 ) -> Transcript:
     """Make the transcript of turns, and find the values that their calls need."""
     turns: list[Turn] = []
@@ -239,7 +256,9 @@ def with_demands(
             missing += demanded and not mentions
             if mentions:
                 demands.append(
-                    Demand("call", place, method, slot, value, mentions, call_number=len(calls))
+                    Demand(
+                        "call", place, method, slot, value, mentions, call_number=len(calls)
+                    )
                 )
             arguments.append(Argument(slot, value, mentions[-1] if mentions else None))
         arguments.sort(key=lambda argument: argument.slot)

@@ -21,7 +21,9 @@ READ = name_list("author current_node is_visually_hidden_from_conversation mappi
 
 _MODEL = ("default_model_slug", "model_slug", "reasoning_status", "resolved_model_slug")
 _STATE = name_list("channel finish_details message_type moderation_results thinking_effort")
-_ORIGIN = name_list("conversation_origin gizmo_type metadata real_author serialization_metadata")
+_ORIGIN = name_list(
+    "conversation_origin gizmo_type metadata real_author serialization_metadata"
+)
 
 BOOKKEEPING = frozenset((*READ, *_MODEL, *_STATE, *_ORIGIN))
 """Fields that are read elsewhere, or hold nobody's words."""

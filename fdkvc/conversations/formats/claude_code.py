@@ -76,7 +76,9 @@ class _Agent(Thread):
         super().__init__(name)
         self.answers: dict[str, int] = {}  # by message.id: the message
         self.pending: Placed | None = None  # a boundary without summary
-        self.waiting: list[Callable[[], int | None]] = []  # what was put back before the summary
+        self.waiting: list[
+            Callable[[], int | None]
+        ] = []  # what was put back before the summary
         self.late = set[str]()  # lines that stayed at the last boundary, and come after it
 
     def put_back(self, attach: Callable[[], int | None]) -> list[int]:
@@ -147,7 +149,9 @@ class _Reader(Reader):
                     self._compact(agent, message, place)
                 elif line.get("isMeta") is True and (words := attached_text(message)):
                     return agent.put_back(partial(agent.attach, words, place))
-                elif mark := next((mark for mark in UNWRITTEN if line.get(mark) is True), None):
+                elif mark := next(
+                    (mark for mark in UNWRITTEN if line.get(mark) is True), None
+                ):
                     self.unread.add(f"line marked {mark!r}")
                 else:
                     return self._say(message, line, place, agent)
@@ -156,7 +160,9 @@ class _Reader(Reader):
             ) is not True and _waited(attached):
                 message = {"role": "user", "content": attached["prompt"]}
                 return self._say(message, line, place, agent)
-            case {"type": "attachment", "attachment": dict(attached)} if attached_text(attached):
+            case {"type": "attachment", "attachment": dict(attached)} if attached_text(
+                attached
+            ):
                 return agent.put_back(partial(agent.attach, attached_text(attached), place))
             case _:
                 if kind == "attachment":
@@ -166,11 +172,15 @@ class _Reader(Reader):
                 self.unread.add(unread_line(named, is_silent=named in SILENT))
         return []
 
-    def _say(self, message: JsonObject, line: JsonObject, place: str, agent: _Agent) -> list[int]:
+    def _say(
+        self, message: JsonObject, line: JsonObject, place: str, agent: _Agent
+    ) -> list[int]:
         """Add what a person, a tool or the model said; return its messages."""
         self._compact(agent)
         is_answer = line["type"] == "assistant"
-        results = (part.get("type") == "tool_result" for part in objects_of(message.get("content")))
+        results = (
+            part.get("type") == "tool_result" for part in objects_of(message.get("content"))
+        )
         if not is_answer and not any(results):
             self._go_back(_field(line, "parentUuid", str), agent)
         numbers = []
@@ -202,7 +212,9 @@ class _Reader(Reader):
         # An answer that goes on after the parent keeps the place of its beginning, and stays.
         agent.leave({index for index in leaving if index >= end}, self.unread)
 
-    def _compact(self, agent: _Agent, summary: JsonObject | None = None, place: str = "") -> None:
+    def _compact(
+        self, agent: _Agent, summary: JsonObject | None = None, place: str = ""
+    ) -> None:
         """Begin a context with a summary, at the boundary before it; either may be missing."""
         boundary = agent.pending
         agent.pending = None

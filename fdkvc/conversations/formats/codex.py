@@ -75,7 +75,9 @@ class _Reader(Reader):
     def read(self, line: JsonObject, place: str) -> None:
         kind = line.get("type")
         payload = line.get("payload")
-        if payload is None and str(kind).endswith(("message", "reasoning", "_call", "_output")):
+        if payload is None and str(kind).endswith(
+            ("message", "reasoning", "_call", "_output")
+        ):
             kind = "response_item"
             payload = line
         if not isinstance(payload, dict):
@@ -85,7 +87,10 @@ class _Reader(Reader):
         elif kind == "compacted":
             self.flush()
             self._compact(payload, place)
-        elif kind == "event_msg" and payload.get("type") in ("token_count", "thread_rolled_back"):
+        elif kind == "event_msg" and payload.get("type") in (
+            "token_count",
+            "thread_rolled_back",
+        ):
             self.flush()
             match payload:
                 case {"info": {"last_token_usage": {"total_tokens": int(tokens)}}}:
@@ -152,7 +157,9 @@ class _Reader(Reader):
                     stays.append(index)
         # 2. The summary, which the line has too.
         if message and not any(message in _text(spoken) for spoken in summary):
-            summary.append({"role": "user", "content": [{"type": "input_text", "text": message}]})
+            summary.append(
+                {"role": "user", "content": [{"type": "input_text", "text": message}]}
+            )
         thread.compact(place, summary, stays, note=note)
 
 

@@ -45,7 +45,9 @@ class _Reader(Reader):
             self.threads[key] = Thread(f"subagent {clean_name(key)}")
         thread = self.threads[key]
         match {**data, "type": line.get("type")}:
-            case {"type": "user.message", "content": str(text), "source": str(source)} if source:
+            case {"type": "user.message", "content": str(text), "source": str(source)} if (
+                source
+            ):
                 thread.attach(text, place)
             case {"type": "user.message", "content": str(text)}:
                 thread.say({"role": "user", "content": text}, place, self.unread)
@@ -61,7 +63,10 @@ class _Reader(Reader):
                 self.starts[key] = len(thread.messages)
             case {"type": "session.compaction_complete", "success": True}:
                 self._compact(thread, self.starts.pop(key, len(thread.messages)), data, place)
-            case {"type": "session.truncation", "messagesRemovedDuringTruncation": int(number)}:
+            case {
+                "type": "session.truncation",
+                "messagesRemovedDuringTruncation": int(number),
+            }:
                 thread.notes.append(
                     f"{place}: {number:,} messages left, the file does not say which."
                 )

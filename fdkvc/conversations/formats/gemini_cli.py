@@ -7,7 +7,12 @@ that are one object have no compactions.
 
 from collections.abc import Iterator, Sequence
 
-from fdkvc.conversations.formats.agents import Reader, agent_format, turns_of_answer, unread_line
+from fdkvc.conversations.formats.agents import (
+    Reader,
+    agent_format,
+    turns_of_answer,
+    unread_line,
+)
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.core.json_input import Fields, JsonObject, objects_of
 from fdkvc.core.unread import Unread

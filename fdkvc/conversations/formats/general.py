@@ -18,7 +18,13 @@ from itertools import chain
 from itertools import count as counter
 from typing import Any
 
-from fdkvc.conversations.formats.base import Messages, Placed, left_out, places_of_sample, restated
+from fdkvc.conversations.formats.base import (
+    Messages,
+    Placed,
+    left_out,
+    places_of_sample,
+    restated,
+)
 from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
 from fdkvc.conversations.formats.messages import (
     MAX_SPEAKER_CHARACTERS,
@@ -270,7 +276,11 @@ def _with_sequel(readings: Sequence[Reading]) -> list[Reading]:
 
 def _parsed(value: Any) -> Any:
     """Return a value with lists of messages in place of texts of JSON that are such."""
-    if isinstance(value, dict) and isinstance(value.get("replies"), list) and is_message(value):
+    if (
+        isinstance(value, dict)
+        and isinstance(value.get("replies"), list)
+        and is_message(value)
+    ):
         return [*_flat(value, "", counter())]
     if isinstance(value, dict):
         return {name: _parsed(child) for name, child in value.items()}
@@ -400,7 +410,9 @@ def _words_field(items: Sequence[JsonObject], speaker: str) -> str:
             if is_said and has_words(child, name):
                 sizes[name] += sum(word_counts(child).values())
     known_names = [name for name in ("content", *WORDS) if sizes[name]]
-    return known_names[0] if known_names else next((name for name, _ in sizes.most_common(1)), "")
+    return (
+        known_names[0] if known_names else next((name for name, _ in sizes.most_common(1)), "")
+    )
 
 
 def _is_asked(value: Any) -> bool:
@@ -437,7 +449,9 @@ def word_counts(value: Any) -> Counter[str]:
         name, child = waiting.pop()
         if isinstance(child, dict):
             is_thought = is_thinking(str(child.get("type")))
-            waiting += [] if is_thought else [row for row in child.items() if not _is_aside(row[0])]
+            waiting += (
+                [] if is_thought else [row for row in child.items() if not _is_aside(row[0])]
+            )
         elif isinstance(child, list):
             waiting += [(name, item) for item in child]
         elif has_words(child, name):
@@ -542,7 +556,10 @@ def _sentence(
 def _written_name(listed: Items, speaker: str) -> str:
     """Return the field with the speaker as the file has it."""
     for item in listed.raw:
-        for prefix, owner in [("", item), *((f"{name}.", child) for name, child in item.items())]:
+        for prefix, owner in [
+            ("", item),
+            *((f"{name}.", child) for name, child in item.items()),
+        ]:
             for name in (speaker, *SPEAKERS):
                 if isinstance(owner, dict) and role_of_name(owner.get(name)):
                     return f"{prefix}{name}"

@@ -63,7 +63,9 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     if not value.get("messages") and isinstance(value.get("input"), str):
         yield {"role": "user", "content": value["input"]}, f"{place}, input"
         return
-    attached = _Attached(optional(value, "attachments", dict, place), _about(value)[1] or place)
+    attached = _Attached(
+        optional(value, "attachments", dict, place), _about(value)[1] or place
+    )
     field = "input" if not value.get("messages") and "input" in value else "messages"
     for message, location in messages_of(value, field, place, "message"):
         yield _restated(attached.put_back(message), location, unread), location

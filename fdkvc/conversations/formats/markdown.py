@@ -23,7 +23,9 @@ from fdkvc.core.unread import Unread, has_words
 AIDER = "# aider chat started"
 BEFORE = "words before the first speaker"
 
-_HEADING = re.compile(r"#{1,6} +(?P<name>.{1,80})|_?\*\*(?P<bold>[^*]{1,80})\*\*_?:?(?P<words>.*)")
+_HEADING = re.compile(
+    r"#{1,6} +(?P<name>.{1,80})|_?\*\*(?P<bold>[^*]{1,80})\*\*_?:?(?P<words>.*)"
+)
 _BESIDE = re.compile(r"\([^()]*\)|\[[^][]*\]|\bsaid\b|\d")
 
 

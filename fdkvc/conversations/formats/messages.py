@@ -96,7 +96,9 @@ def unwrapped(message: JsonObject) -> Fields:
         if isinstance(wrapped, dict):
             wrapped = unwrapped(wrapped)
             outer_fields = {
-                field: value for field, value in fields.items() if value or field not in wrapped
+                field: value
+                for field, value in fields.items()
+                if value or field not in wrapped
             }
             fields = wrapped | restated(outer_fields, name)
     if "role" not in fields and "from" not in fields:
@@ -124,7 +126,9 @@ def as_message(sent: JsonObject, place: str, unread: Unread) -> Fields:
     if refused:
         called = optional(message, "tool_calls", list, place)
         unread.add("reason why a call was refused", len(refused))
-        calls = [restated(call, "error") if isinstance(call, dict) else call for call in refused]
+        calls = [
+            restated(call, "error") if isinstance(call, dict) else call for call in refused
+        ]
         message["tool_calls"] = [*called, *calls]
     message = restated(message, "invalid_tool_calls", *METADATA, *_REPEATED)
     content = message.get("content")

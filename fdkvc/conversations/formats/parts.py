@@ -51,7 +51,9 @@ _CALLS = (
 )
 """How types of parts that are calls end, as `bare` writes them; those of results, as `_RESULTS`."""
 
-CALL_FIELDS = name_set("toolcalls functioncall functioncalls tooluses toolinvocations toolrequests")
+CALL_FIELDS = name_set(
+    "toolcalls functioncall functioncalls tooluses toolinvocations toolrequests"
+)
 """Fields of calls beside a message's words, as `bare` writes them."""
 
 TEXTS = {
@@ -218,7 +220,9 @@ def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterat
 
 def _as_part(part: Any, place: str) -> Fields:
     """Return a part as an object, also if it is a text; a ValueError if it is neither."""
-    return check_object({"text": part} if isinstance(part, str) else part, _place_of_part(place))
+    return check_object(
+        {"text": part} if isinstance(part, str) else part, _place_of_part(place)
+    )
 
 
 def _place_of_part(place: str) -> str:
@@ -254,9 +258,9 @@ def _words(output: Any) -> Any:
                 return _words(value)
             if kind == "content" and isinstance(value, list):
                 return value
-        case {"status": str(), "value": value} | {"text": str(value)} | {"output": str(value)} if (
-            len(output) <= 2
-        ):
+        case (
+            {"status": str(), "value": value} | {"text": str(value)} | {"output": str(value)}
+        ) if len(output) <= 2:
             return value if isinstance(value, list) else _words(value)
     if isinstance(output, list) and output and all(map(_is_text, output)):
         return output
@@ -270,7 +274,9 @@ def _is_text(part: Any) -> bool:
 # ------------------------------------------------------------------------------- calls
 
 
-def _calls_in(part: JsonObject, kind: str, unread: Unread) -> Iterator[tuple[Fields, list[Fields]]]:
+def _calls_in(
+    part: JsonObject, kind: str, unread: Unread
+) -> Iterator[tuple[Fields, list[Fields]]]:
     """Yield the calls of a part, each as a ``function``, with the result that stands in it."""
     if isinstance(part.get("value"), str):  # a call as a text
         calls = calls_in(part["value"])

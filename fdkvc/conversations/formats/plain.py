@@ -34,7 +34,9 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
     """
     lines = text.split("\n")
     check_most("the file has", len(lines), "lines", MAX_DIALOG_FILE_LINES)
-    line_counts = Counter(clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match)
+    line_counts = Counter(
+        clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match
+    )
     dialogs = []
     turns = Turns()
     speakers: set[str] = set()
@@ -71,4 +73,6 @@ def _dialog(name: str, turns: Turns, unread: Sequence[tuple[str, int]]) -> Trans
     return Transcript(name, tuple(spoken), unread=tuple(unread))
 
 
-FORMAT = Format("plain", "text with a speaker before each turn", ("txt",), None, read_plain_text)
+FORMAT = Format(
+    "plain", "text with a speaker before each turn", ("txt",), None, read_plain_text
+)

@@ -15,7 +15,14 @@ from dataclasses import replace
 from fdkvc.conversations.formats.base import Messages, Placed, restated
 from fdkvc.conversations.formats.chat import chat_format, is_prompt, messages_of, with_system
 from fdkvc.conversations.tools import LISTS
-from fdkvc.core.json_input import Fields, JsonObject, listed_objects, of_kind, optional, require
+from fdkvc.core.json_input import (
+    Fields,
+    JsonObject,
+    listed_objects,
+    of_kind,
+    optional,
+    require,
+)
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 from fdkvc.core.words import name_list
@@ -43,7 +50,9 @@ def _request(value: JsonObject, place: str, unread: Unread) -> Iterable[Placed]:
 def _messages(body: JsonObject, place: str, unread: Unread) -> Messages:
     instructions = body.get("instructions")
     if isinstance(instructions, list):  # a response may return them as items
-        yield from turns_of_items(messages_of(body, "instructions", place, "instruction"), unread)
+        yield from turns_of_items(
+            messages_of(body, "instructions", place, "instruction"), unread
+        )
     elif instructions is not None:
         text = require(body, "instructions", str, place)
         yield {"role": "system", "content": text}, f"{place}, instructions"
@@ -122,7 +131,9 @@ def _is_known(kind: str, item: JsonObject, place: str) -> bool:
     return False
 
 
-REQUESTS = chat_format("requests", "OpenAI batch requests", "body", _request, (), ("custom_id",))
+REQUESTS = chat_format(
+    "requests", "OpenAI batch requests", "body", _request, (), ("custom_id",)
+)
 
 FORMAT = chat_format(
     "responses",
@@ -130,7 +141,9 @@ FORMAT = chat_format(
     "input",
     _messages,
     BODY_FIELDS,
-    recognizes=lambda value: not ("instruction" in value or isinstance(value.get("output"), str)),
+    recognizes=lambda value: (
+        not ("instruction" in value or isinstance(value.get("output"), str))
+    ),
 )
 
 OUTPUT = replace(FORMAT, key="response", field="output")

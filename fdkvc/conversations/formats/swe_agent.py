@@ -46,7 +46,9 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
             continue
         role = require(message, "role", str, location)
         content = message.get("content")
-        texts = {field: optional(message, field, str, location) for field in ("thought", "action")}
+        texts = {
+            field: optional(message, field, str, location) for field in ("thought", "action")
+        }
         if content is None:
             content = "\n".join(filter(None, texts.values()))
         # The type of the message does not tell: that of the first is an observation, too.

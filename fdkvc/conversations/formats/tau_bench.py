@@ -37,7 +37,11 @@ def _read_results(value: JsonObject, number: int, calls: bool = False) -> Dialog
     environment = optional(info, "environment_info", dict, "info")
     policy = optional(environment, "policy", str, "info")
     file_unread = Unread()
-    for owner, read in (value, "simulations"), (info, "environment_info"), (environment, "policy"):
+    for owner, read in (
+        (value, "simulations"),
+        (info, "environment_info"),
+        (environment, "policy"),
+    ):
         file_unread.fields(owner, {read, "info"})
     with_policy = []
     for row in simulations:
@@ -67,7 +71,9 @@ def _messages(listed: Iterable[Placed], unread: Unread) -> Messages:
         parts = message.get("tool_messages")
         if parts is not None:  # the results of parallel calls
             unread.fields(message, {"tool_messages"})
-            yield from _messages(messages_of(message, "tool_messages", location, "message"), unread)
+            yield from _messages(
+                messages_of(message, "tool_messages", location, "message"), unread
+            )
             continue
         called = optional(message, "tool_calls", list, location)
         if message.get("requestor") == "user" or (role == "user" and called):

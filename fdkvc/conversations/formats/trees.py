@@ -64,7 +64,9 @@ def branches(
         parent = key
         while parent in parents and parent not in roots:
             if parent in path:
-                raise ValueError(f"{place}: message {clean_name(parent)!r} is its own ancestor")
+                raise ValueError(
+                    f"{place}: message {clean_name(parent)!r} is its own ancestor"
+                )
             path[parent] = None
             parent = parents[parent]
         root = roots.get(parent) or parent or [*path][-1]

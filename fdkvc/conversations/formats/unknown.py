@@ -28,7 +28,9 @@ SEEMS: Mapping[tuple[str, ...], str] = {
     ("run_type", "inputs"): "a run of LangSmith",
     ("chat", "title"): "a chat of Open WebUI",
     ("openapi",): "a description of an API",
-    ("text",): "a plain text, of which a line is read as a turn if it begins as in 'User: hello'",
+    (
+        "text",
+    ): "a plain text, of which a line is read as a turn if it begins as in 'User: hello'",
 }
 """What an object seems to be that has all of these fields; the first counts."""
 

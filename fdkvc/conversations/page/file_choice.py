@@ -53,7 +53,9 @@ DIALOG = Field("Dialog", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 def choose_transcript(page: str, file: files.DialogFile) -> int:
     """Choose a dialog of a file; return its index."""
     names = dict(enumerate(transcript.name for transcript in file.transcripts))
-    return int(fields.choice(page, replace(DIALOG, choices=names), len(names) > 1, width="content"))
+    return int(
+        fields.choice(page, replace(DIALOG, choices=names), len(names) > 1, width="content")
+    )
 
 
 def chosen_file(
@@ -163,8 +165,12 @@ def warn_skipped(file: files.DialogFile) -> None:
         (st.caption if file.is_log else st.warning)(plain(sentence))
     if file.skipped:
         are_several = len(file.skipped) > 1
-        left_out = f"{count(len(file.skipped), 'dialog')} {'are' if are_several else 'is'} left out"
-        st.warning(plain(f"{left_out}: {file.skipped[0]}{', and so on' if are_several else ''}."))
+        left_out = (
+            f"{count(len(file.skipped), 'dialog')} {'are' if are_several else 'is'} left out"
+        )
+        st.warning(
+            plain(f"{left_out}: {file.skipped[0]}{', and so on' if are_several else ''}.")
+        )
 
 
 def choose_tools(page: str, file: files.DialogFile) -> files.DialogFile:

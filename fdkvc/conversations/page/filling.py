@@ -72,7 +72,9 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
     messages = count(columns[-1].last + 1 if columns else 0, "message")
     label = escape(f"Tokens in context at each of {messages}, by source")
     legend = " ".join(
-        f'<i class="{source}"></i>{name}' for source, name in SOURCES.items() if present[source]
+        f'<i class="{source}"></i>{name}'
+        for source, name in SOURCES.items()
+        if present[source]
     )
     boundaries = " <b>1</b>compaction" if has_boundary else ""
     boundaries += ' <i class="back"></i>repeats what had left' if returning else ""
@@ -85,7 +87,9 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
 
 def _fillings(session: Session) -> Iterator[Counter[str]]:
     """Yield the tokens in context by source, at each message in order."""
-    for number, (first, end) in enumerate(zip(session.bounds, session.bounds[1:], strict=False)):
+    for number, (first, end) in enumerate(
+        zip(session.bounds, session.bounds[1:], strict=False)
+    ):
         context = session.contexts[number]
         filling = Counter[str]()
         new = set()

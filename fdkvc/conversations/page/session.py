@@ -166,7 +166,9 @@ def read_compaction(
     return CompactionCard.of(read_on(result, report))
 
 
-def show_session(page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None) -> None:
+def show_session(
+    page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None
+) -> None:
     """Show a coding agent's session: its cards, its bar and its transcript.
 
     A model may `read_on` after a compaction, on request.
@@ -174,7 +176,9 @@ def show_session(page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn
     sessions = sessions_of(file, encoding)
     with st.container(border=True, key="session"):
         labels = {str(place): session.name for place, session in enumerate(sessions)}
-        chosen = fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
+        chosen = (
+            fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"
+        )
         session = sessions[int(chosen)]
         size = 0
         if not session.compactions:
@@ -215,7 +219,12 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
     )
     limit = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
-        "Tokens that stay", 1, limit, max(1, tokens // 10), key=f"{page}/session-size", width=200
+        "Tokens that stay",
+        1,
+        limit,
+        max(1, tokens // 10),
+        key=f"{page}/session-size",
+        width=200,
     )
     try:
         return session.imagined(int(chosen)), int(chosen)
@@ -279,14 +288,16 @@ def _draw(
     with bar:
         if has_several:
             st.markdown(
-                Markdown("**This session was compacted {:,} times.** What did it forget?").format(
-                    len(session.compactions)
-                )
+                Markdown(
+                    "**This session was compacted {:,} times.** What did it forget?"
+                ).format(len(session.compactions))
             )
         st.html(filling_html(columns, moment, returning))
         _choose_message(f"{scope}/message", len(session.messages))
     if has_several and len(cards) == len(session.compactions):
-        losses = {f"compaction {place}": card.kinds for place, card in enumerate(cards, start=1)}
+        losses = {
+            f"compaction {place}": card.kinds for place, card in enumerate(cards, start=1)
+        }
         show_chart(losses_scope, "losses", losses_chart(losses, page_theme()))
     if chosen < len(cards):
         _draw_card(scope, read(chosen, cards[chosen]))
@@ -302,7 +313,9 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
     if card.losses:
         hidden = card.lost - len(card.losses)
         others = f", and {hidden:,} more" if hidden else ""
-        st.caption(plain(f"What was lost{others}: a click shows where it was given and needed."))
+        st.caption(
+            plain(f"What was lost{others}: a click shows where it was given and needed.")
+        )
     for place, (need, words) in enumerate(card.losses):
         st.button(
             Markdown("**{}** {}").format(clipped(need.value, 48), words),
@@ -357,7 +370,9 @@ def _draw_moment(
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
     absent = moment + 1 - len(context)
-    with st.expander("Transcript: what was in context at the message", expanded=loss is not None):
+    with st.expander(
+        "Transcript: what was in context at the message", expanded=loss is not None
+    ):
         st.markdown(
             plain(
                 f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
@@ -366,7 +381,9 @@ def _draw_moment(
                 f"{count(absent, 'earlier message')} had left it."
             )
         )
-        places: set[int] = set() if loss is None else {loss.source, loss.message, loss.giver} - {-1}
+        places: set[int] = (
+            set() if loss is None else {loss.source, loss.message, loss.giver} - {-1}
+        )
         value = "" if loss is None else loss.value
         st.html(messages_html(session, moment, places, value, returning))
     if st.session_state.pop(f"{scope}/scrolls", False):
@@ -421,7 +438,12 @@ def _gap(first: int, end: int) -> list[str]:
 
 
 def _message_html(
-    session: Session, index: int, moment: int, context: frozenset[int], value: str, is_back: bool
+    session: Session,
+    index: int,
+    moment: int,
+    context: frozenset[int],
+    value: str,
+    is_back: bool,
 ) -> str:
     message = session.messages[index]
     standing_there = _standing(index, moment, context)

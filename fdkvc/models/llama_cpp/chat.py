@@ -66,7 +66,9 @@ GIVEN = BY_TEXT | {"chance", "similarity"}
 SURPRISAL = Field("Surprisal", name="surprisal", default="words", choices=("words", "model"))
 """Whether surprisal is that of a token's word in English, or by the model's own predictions."""
 
-_IDENTITY_WIDTH = 128  # wide enough for random vectors of two tokens to have a cosine below 0.6
+_IDENTITY_WIDTH = (
+    128  # wide enough for random vectors of two tokens to have a cosine below 0.6
+)
 
 # The text in the context of each `Llama`, as a weak reference: its owner may delete it.
 _IN_CONTEXT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -158,13 +160,19 @@ class LlamaText:
         self._cache = OnlineCache(policy, budget)  # the policy's own account of what is held
         self._features: dict[str, Any] = {}  # of ended turns, and of a passage read in parts
         self._nats: list[float] = []  # surprisal of the turn's tokens, by the model
-        self._logits: Floats | None = None  # after the last token, for the surprisal of the next
-        self._state: bytes | None = None  # keys and values, while the text is not in the context
+        self._logits: Floats | None = (
+            None  # after the last token, for the surprisal of the next
+        )
+        self._state: bytes | None = (
+            None  # keys and values, while the text is not in the context
+        )
         self._followed: LlamaText | None = None  # a text that has them instead
 
     def __repr__(self) -> str:
         entries = f"{len(self.held):,} of {len(self.ids):,} tokens"
-        return f"{type(self).__name__}({self.policy.name}, budget {self.budget}, holds {entries})"
+        return (
+            f"{type(self).__name__}({self.policy.name}, budget {self.budget}, holds {entries})"
+        )
 
     # ------------------------------------------------------------------------------ reading
 
@@ -238,7 +246,9 @@ class LlamaText:
         self._logits = previous_logits
         self._nats += nats
         self.held = np.append(self.held, len(self.ids) + np.arange(len(ids)))
-        self._context_positions = np.append(self._context_positions, start + np.arange(len(ids)))
+        self._context_positions = np.append(
+            self._context_positions, start + np.arange(len(ids))
+        )
         self.ids += ids
         return np.concatenate(rows)
 
@@ -293,7 +303,9 @@ class LlamaText:
                 "shifted"
             )
         for low, high in _runs(self._context_positions):
-            target = int(np.searchsorted(self._context_positions, low))  # tokens held before it
+            target = int(
+                np.searchsorted(self._context_positions, low)
+            )  # tokens held before it
             if target < low:
                 llama_cpp.llama_memory_seq_add(self._memory, 0, low, high, target - low)
         self._context_positions = np.arange(len(self._context_positions))
@@ -430,7 +442,9 @@ class PolicyChat(LlamaText):
         start = () if self.ids else self.tokens.first
         self.turn_kind = kind
         passage = Passage(writer, text, 0, kind=kind)
-        self.read([*start, *self.tokens.encode_passage(passage, earlier_roles=self._roles).ids])
+        self.read(
+            [*start, *self.tokens.encode_passage(passage, earlier_roles=self._roles).ids]
+        )
         self._roles += (role_of(passage),)
         self.end_turn()
 
@@ -468,7 +482,9 @@ def _runs(positions: Ints) -> Iterator[tuple[int, int]]:
             yield int(run[0]), int(run[-1]) + 1
 
 
-def _surprisal(previous_logits: Floats | None, logits: Floats, ids: Sequence[int]) -> list[float]:
+def _surprisal(
+    previous_logits: Floats | None, logits: Floats, ids: Sequence[int]
+) -> list[float]:
     """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
     if (
         previous_logits is None

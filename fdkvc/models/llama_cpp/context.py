@@ -23,7 +23,9 @@ def check_model(model: Any) -> None:
     if llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model):
         raise ValueError("this model has recurrent layers, from which no token can be removed")
     if llama_cpp.llama_model_n_swa(model) > 0:
-        raise ValueError("this model has layers with a sliding window, which evict by themselves")
+        raise ValueError(
+            "this model has layers with a sliding window, which evict by themselves"
+        )
 
 
 def llama_tokens(llama: Any) -> Tokens:
@@ -33,7 +35,10 @@ def llama_tokens(llama: Any) -> Tokens:
     first = (bos,) if llama_cpp.llama_vocab_get_add_bos(vocabulary) else ()
     template = str(llama.metadata.get("tokenizer.chat_template", ""))
     special = []
-    for name, token in (("bos_token", bos), ("eos_token", llama_cpp.llama_vocab_eos(vocabulary))):
+    for name, token in (
+        ("bos_token", bos),
+        ("eos_token", llama_cpp.llama_vocab_eos(vocabulary)),
+    ):
         if token >= 0:  # the vocabulary has one
             text = llama.detokenize([token], special=True).decode(errors="replace")
             special.append((name, text))
@@ -60,7 +65,9 @@ class _Tokenizer:
         starts = np.cumsum([0, *(len(character.encode()) for character in text)])
         first = np.searchsorted(starts, token_ends[:-1], side="right") - 1
         last = np.searchsorted(starts, token_ends[1:])
-        return SimpleNamespace(ids=ids, offsets=[*zip(first.tolist(), last.tolist(), strict=True)])
+        return SimpleNamespace(
+            ids=ids, offsets=[*zip(first.tolist(), last.tolist(), strict=True)]
+        )
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool = True) -> str:
         return str(self._llama.detokenize(ids).decode(errors="replace"))
@@ -84,7 +91,9 @@ def read_batch(llama: Any, ids: Sequence[int], start: int, skipped: int) -> Floa
             batch.logits[index] = index >= skipped
         code = llama_cpp.llama_decode(llama.ctx, batch)
         if code:
-            raise ValueError(f"llama.cpp could not read {len(ids):,} tokens (its code is {code})")
+            raise ValueError(
+                f"llama.cpp could not read {len(ids):,} tokens (its code is {code})"
+            )
         # Copied, since the next batch overwrites them.
         width = llama.n_vocab()
         rows = []

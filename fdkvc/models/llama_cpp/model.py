@@ -38,7 +38,9 @@ class LlamaDecoder:
     llama: Any
     shape: ModelSizes
 
-    def read(self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None) -> Floats:
+    def read(
+        self, ids: Ints, caches: Sequence[LlamaCache], *, last: int | None = None
+    ) -> Floats:
         """Read the next tokens of texts; see `fdkvc.models.numpy.decoder.Decoder.read`."""
         pairs = zip(ids.tolist(), caches, strict=True)
         return np.stack([cache.read(tokens, last=last) for tokens, cache in pairs])

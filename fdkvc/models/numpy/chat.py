@@ -92,7 +92,9 @@ def generate_passages(
     """Return the passage of a writer that each cache continues with; see `generate`."""
     logits = read(caches, tokens.marks[writer], last=1)[:, 0]
     passages: list[list[int]] = [[] for _ in caches]
-    for step in generate(tokens, caches, logits, most=most, every=every, stop_loops=stop_loops):
+    for step in generate(
+        tokens, caches, logits, most=most, every=every, stop_loops=stop_loops
+    ):
         for index, token in step.items():
             passages[index].append(token)
     return [tokens.text(ids).strip() for ids in passages]
@@ -159,7 +161,9 @@ class Chat:
         chat._logits = {name: logits.copy() for name, logits in self._logits.items()}
         return chat
 
-    def add_message(self, text: str, writer: Writer = "user", kind: Kind | None = None) -> None:
+    def add_message(
+        self, text: str, writer: Writer = "user", kind: Kind | None = None
+    ) -> None:
         """Read a message under every cache, and end the turn."""
         passage = Passage(writer, text, 0, kind=kind)
         names = [*self.caches]
@@ -258,7 +262,11 @@ class Chat:
             yield {names[index]: token for index, token in step.items()}
 
     def _begin(
-        self, names: Sequence[str], writer: Writer, ids: Sequence[int], kind: Kind | None = None
+        self,
+        names: Sequence[str],
+        writer: Writer,
+        ids: Sequence[int],
+        kind: Kind | None = None,
     ) -> None:
         """Read the first tokens of a passage."""
         self._read(names, ids)

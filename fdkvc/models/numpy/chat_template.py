@@ -266,7 +266,11 @@ def _render(chat: ChatTexts, roles: tuple[str, ...], end: str) -> Rendering:
 
 LETTERS = dict(zip("suatA", ("system", "user", "assistant", "tool", "thinking"), strict=True))
 
-LONG = "uatttattutaatautuatuuaaauauuutt", "uauattuautatauttuaaAuutAttaAAuAaaAtaAtA", "uastusauu"
+LONG = (
+    "uatttattutaatautuatuuaaauauuutt",
+    "uauattuautatauttuaaAuutAttaAAuAaaAtaAtA",
+    "uastusauu",
+)
 """Orders of roles by their letters. The first contains every order of three of u, a and t."""
 
 
@@ -308,7 +312,9 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
     if rendered is None or program.texts([listed]) is None:
         return f"its chat template takes more than {LIMITS}"
     if not any(rendered.texts):
-        return f"its chat template cannot be rendered: {rendered.reason or 'it writes nothing'}"
+        return (
+            f"its chat template cannot be rendered: {rendered.reason or 'it writes nothing'}"
+        )
     # 2. Probes with thinking (A) matter only if the template treats thinking differently.
     thinks = any(map(_thinks, PROBES, rendered.texts))
     renderings = dict[tuple[str, str], Rendering | None]()
@@ -318,7 +324,9 @@ def chat_texts(template: str, special: SpecialTokens = ()) -> ChatTexts | str:
     # 3. Which roles it knows, and what it writes between them.
     first_prompt = _given_role(program, "system", "su", "sua") or "user"
     later_prompt = _given_role(program, first_prompt, "uausu")
-    roles = GivenRoles(_given_role(program, "tool", "uat", "uatau"), later_prompt, first_prompt)
+    roles = GivenRoles(
+        _given_role(program, "tool", "uat", "uatau"), later_prompt, first_prompt
+    )
     notes = tuple(_notes(roles, renderings.values(), rendered.date_read))
     chat = ChatTexts(program, roles, _gaps(renderings, roles), thinks, notes)
     if chat.pairs >= {(START, "user"), ("user", "assistant"), ("assistant", "user")}:
@@ -348,7 +356,9 @@ def _given_role(program: Template, role: str, *conversations: str) -> str:
     It is "" if the template leaves such messages out.
     """
     rendered = program.render([(_messages(letters), False) for letters in conversations])
-    sizes = [len(row.passages) if row else 0 for row in rendered.renderings] if rendered else [0]
+    sizes = (
+        [len(row.passages) if row else 0 for row in rendered.renderings] if rendered else [0]
+    )
     if not all(sizes) or role == "user":
         return "user"
     return role if sizes == [*map(len, conversations)] else ""
@@ -450,7 +460,9 @@ def _words(role: str, number: int, margins: tuple[str, str]) -> str:
     return f"{THINKING[0]}\n{_THOUGHT.format(number)}\n{THINKING[1]}\n\n{words}"
 
 
-def _conversation(messages: Sequence[Message], margins: tuple[str, str]) -> list[dict[str, str]]:
+def _conversation(
+    messages: Sequence[Message], margins: tuple[str, str]
+) -> list[dict[str, str]]:
     """Return messages for a template, with marks in place of words."""
     conversation = []
     for role, passages in messages:
@@ -531,7 +543,9 @@ class Template:
         texts, reason, date_read = answer
         plain_texts = texts[len(conversations) :]
         renderings = []
-        for (messages, _), text, plain_text in zip(conversations, texts, plain_texts, strict=False):
+        for (messages, _), text, plain_text in zip(
+            conversations, texts, plain_texts, strict=False
+        ):
             rendering = _cut(text, messages)
             words = {}
             for role, passages in messages:

@@ -141,7 +141,9 @@ class Decoder:
             projected = self._product(self._normed(x), layer.projections)
             if layer.bias is not None:
                 projected += layer.bias
-            projected = projected.reshape(*x.shape[:2], rotated + shape.kv_heads, shape.head_width)
+            projected = projected.reshape(
+                *x.shape[:2], rotated + shape.kv_heads, shape.head_width
+            )
             if layer.head_norms is not None:
                 normed = self._normed(projected[:, :, :rotated])
                 projected[:, :, :rotated] = normed * layer.head_norms
@@ -214,7 +216,9 @@ def attention(queries: Floats, keys: Floats, masked: Bools) -> Floats:
     return weights
 
 
-def unnormalized_attention(queries: Floats, keys: Floats, masked: Bools) -> tuple[Floats, Floats]:
+def unnormalized_attention(
+    queries: Floats, keys: Floats, masked: Bools
+) -> tuple[Floats, Floats]:
     """Return the weights before division by their sums, and the sums (K, G, n, 1)."""
     groups, size, n, width = queries.shape
     flat = queries.reshape(groups, size * n, width) * np.float32(1 / np.sqrt(width))

@@ -99,7 +99,9 @@ class Encoding:
         if calls + sum(turns) > SHORT or calls + max(turns) > SHORT_TURN:
             check_size(transcript.name, self.sizes(transcript))
 
-    def in_tokens(self, recordings: Sequence[Recording]) -> tuple[Sequence[Recording], list[str]]:
+    def in_tokens(
+        self, recordings: Sequence[Recording]
+    ) -> tuple[Sequence[Recording], list[str]]:
         """Return lexical recordings in these tokens, and why others are left out.
 
         Recordings of a model stay as they are. Raises a ValueError if every dialog has too many.

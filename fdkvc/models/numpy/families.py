@@ -59,7 +59,9 @@ def family_of(config: Mapping[str, Any]) -> Family:
     """Return the family of a model; a ValueError names those that are read."""
     kind = str(config.get("model_type"))
     if kind not in FAMILIES:
-        raise ValueError(f"its type is {kind[:40]!r}, but must be one of {', '.join(FAMILIES)}")
+        raise ValueError(
+            f"its type is {kind[:40]!r}, but must be one of {', '.join(FAMILIES)}"
+        )
     return FAMILIES[kind]
 
 
@@ -67,8 +69,14 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     """Return the sizes in a ``config.json``. Raises a ValueError for what the decoder lacks."""
     family = family_of(config)
     theta, stretch = _rotary(config)
-    for name, value in (("attention_bias", False), ("mlp_bias", False), ("hidden_act", "silu")):
-        if config.get(name, value) != value and not (family.biases and name == "attention_bias"):
+    for name, value in (
+        ("attention_bias", False),
+        ("mlp_bias", False),
+        ("hidden_act", "silu"),
+    ):
+        if config.get(name, value) != value and not (
+            family.biases and name == "attention_bias"
+        ):
             raise ValueError(f"{name} in config.json must be {str(value).lower()}")
     heads = _number(config, "num_attention_heads")
     width = _number(config, "hidden_size")
@@ -153,7 +161,9 @@ def _rotary(config: Mapping[str, Any]) -> tuple[float, tuple[float, ...]]:
     return theta, ()
 
 
-def _number(config: Mapping[str, Any], name: str, default: Any = None, kind: type = int) -> Any:
+def _number(
+    config: Mapping[str, Any], name: str, default: Any = None, kind: type = int
+) -> Any:
     value = config.get(name)
     value = default if value is None else value
     check_parameter(f"{name} in config.json", RANGES.get(name, POSITIVE), value, kind)

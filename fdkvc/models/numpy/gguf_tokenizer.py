@@ -24,7 +24,12 @@ PATTERNS: Mapping[str, str] = {
 }
 """Where a text is split before its bytes are merged, by the name in a file."""
 
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_BYTES = {
+    "type": "ByteLevel",
+    "add_prefix_space": False,
+    "trim_offsets": True,
+    "use_regex": True,
+}
 _DIGITS = {"type": "Digits", "individual_digits": True}
 _SPLITS: dict[str, list[dict[str, Any]]] = {
     "gpt-2": [_BYTES],
@@ -71,7 +76,9 @@ def tokenizer_content(fields: Mapping[str, Any], vocabulary: int) -> dict[str, A
         content = sentencepiece_tokenizer(tokens, scores, added, prefixed=prefixed)
     else:
         content = bpe_tokenizer(tokens, _merges(fields), added, split)
-    begins = fields.get("tokenizer.ggml.add_bos_token", model == "llama" or split in _WHOLE_WORDS)
+    begins = fields.get(
+        "tokenizer.ggml.add_bos_token", model == "llama" or split in _WHOLE_WORDS
+    )
     if begins is True:
         begin: Any = fields.get("tokenizer.ggml.bos_token_id")
         check_count("tokenizer.ggml.bos_token_id", begin, 0, len(tokens) - 1)
@@ -112,7 +119,11 @@ def bpe_tokenizer(
 
 
 def sentencepiece_tokenizer(
-    tokens: Sequence[str], scores: Sequence[float], added: Mapping[str, bool], *, prefixed: bool
+    tokens: Sequence[str],
+    scores: Sequence[float],
+    added: Mapping[str, bool],
+    *,
+    prefixed: bool,
 ) -> dict[str, Any]:
     """Return the content of a ``tokenizer.json`` of SentencePiece's BPE, with bytes as a fallback.
 

@@ -197,7 +197,9 @@ class HeadEviction:
             column = self._for_all_heads(self._of_kv_heads(result.token))
             place = np.nonzero(rule)
             layer, head, _ = place
-            return (layer, head, self._for_all_heads(ids)[layer, head, column[place]]), rule[place]
+            return (layer, head, self._for_all_heads(ids)[layer, head, column[place]]), rule[
+                place
+            ]
 
         # 5. Rename entries by their columns of the next turn: the i-th used slot is column i. The
         #    observation of this turn is not kept: the next one comes from the model.

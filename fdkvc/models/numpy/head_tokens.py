@@ -73,7 +73,9 @@ class HeadTokens:
             return
         for first in range(0, len(self.vectors), count):
             rows = slice(first * self._group, (first + count) * self._group)
-            part = self._part(self.vectors[first : first + count], rows, self.first_layer + first)
+            part = self._part(
+                self.vectors[first : first + count], rows, self.first_layer + first
+            )
             yield rows, part
 
     @property
@@ -86,7 +88,9 @@ class HeadTokens:
         """Return the tokens of some rows."""
         new = self.new[rows]
         positions = self.positions[rows]
-        return replace(self, vectors=vectors, new=new, positions=positions, first_layer=first_layer)
+        return replace(
+            self, vectors=vectors, new=new, positions=positions, first_layer=first_layer
+        )
 
     def observe(self) -> Observation:
         """Return the turn, to be observed."""
@@ -108,7 +112,9 @@ class HeadTokens:
     def logits(self) -> Floats:
         """Scaled products of the turn's mean query with all keys (R, 1, N + 1), then −inf."""
         return self._by_layer(
-            lambda layer: _products(layer, layer("queries", "turn").mean(axis=1, keepdims=True))
+            lambda layer: _products(
+                layer, layer("queries", "turn").mean(axis=1, keepdims=True)
+            )
         )
 
     def query_logits(self, turn: int) -> Floats:

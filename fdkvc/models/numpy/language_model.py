@@ -89,7 +89,9 @@ class LanguageModel(AnyModel):
         """Return a new cache that evicts nothing."""
         return TextCache(self.decoder)
 
-    def evicting(self, policy: Policy, budget: int, decides: str = DECIDES.default) -> TextCache:
+    def evicting(
+        self, policy: Policy, budget: int, decides: str = DECIDES.default
+    ) -> TextCache:
         """Return a new cache under a policy."""
         return EvictingCache(self.decoder, policy, budget, decides)
 
@@ -160,7 +162,9 @@ def offered_models(stored: Iterable[str] | None = None) -> dict[str, str]:
     """
     own_paths = filter(None, os.environ.get(OWN_MODELS, "").splitlines())
     paths = dict.fromkeys(map(str, [BUNDLED, *NAMED_MODELS, *own_paths]))
-    names = different_names(path if path in NAMED_MODELS else model_name(path) for path in paths)
+    names = different_names(
+        path if path in NAMED_MODELS else model_name(path) for path in paths
+    )
     stored_names = local_models() if stored is None else stored
     return dict(zip(names, paths, strict=True)) | {name: name for name in stored_names}
 

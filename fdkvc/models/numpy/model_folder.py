@@ -240,7 +240,9 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         inserted = max(lengths, default=0)
         check_most(f"{step} inserts", inserted, "characters at once", MAX_TOKENIZER_INSERTED)
         longest = max((len(str(part)) for part in parts), default=0)
-        check_most(f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS)
+        check_most(
+            f"a part of {step} has", longest, "characters", MAX_TOKENIZER_PART_CHARACTERS
+        )
         for part in parts:
             pattern = part.get("pattern")
             if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):

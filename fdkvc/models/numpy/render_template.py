@@ -38,7 +38,9 @@ def limit(seconds: int, size: int) -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         end = math.ceil(usage.ru_utime + usage.ru_stime) + seconds
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1])
+        )
         resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
@@ -88,7 +90,11 @@ def render_all(
     texts: list[str | None] = [None] * len(conversations)
     reason = ""
     for number, (messages, tools, answer_begun) in enumerate(conversations):
-        of_messages = {"messages": messages, "tools": tools, "add_generation_prompt": answer_begun}
+        of_messages = {
+            "messages": messages,
+            "tools": tools,
+            "add_generation_prompt": answer_begun,
+        }
         try:
             text = render(template, names | of_messages, size)
         except MemoryError:

@@ -308,7 +308,9 @@ class TextCache(ModelCache):
             earlier.turn_start = self.ends[turn - 1]
             earlier._take(self, earlier.turn_start)
             attended = self.attended_by_turn[turn - 1]
-            earlier._set_attended(None if attended is None else _with_tokens(attended, restored))
+            earlier._set_attended(
+                None if attended is None else _with_tokens(attended, restored)
+            )
         return earlier
 
     def attention(self, position: int, *, whole_text: bool = False) -> Floats:
@@ -370,7 +372,9 @@ class EvictingCache(TextCache):
         # 1. Features of the turn's text, for policies that look at words, speakers and the like.
         new = self.ids[self.turn_start :]
         if self.decoder.features is not None:
-            features = self.decoder.features(new, previous_eviction.policy.looks_at, self.turn_kind)
+            features = self.decoder.features(
+                new, previous_eviction.policy.looks_at, self.turn_kind
+            )
             self._features = with_new(self._features, features)
         # 2. Let the policy decide in every head. A policy gets functions that return the vectors
         #    of a layer, since most policies need few of them, and copies are large.
@@ -440,7 +444,9 @@ def _noting(caches: Sequence[ModelCache], ids: Sequence[Ints]) -> Iterator[None]
     for count, new in zip(counts, ids, strict=True):
         check_length(decoder, count + len(new))
         if new.size and not 0 <= new.min() <= new.max() < decoder.shape.vocabulary:
-            raise ValueError(f"a token is not one of the {decoder.shape.vocabulary:,} of the model")
+            raise ValueError(
+                f"a token is not one of the {decoder.shape.vocabulary:,} of the model"
+            )
     yield
     for cache, count, new in zip(caches, counts, ids, strict=True):
         # Replaced rather than appended: a cache of llama.cpp has already added them itself.
@@ -451,7 +457,9 @@ def check_length(decoder: Reader, tokens: int) -> None:
     """Raise a ValueError if a text has more tokens than a model holds."""
     limit = decoder.shape.positions
     if tokens > limit:
-        raise ValueError(f"the text has {tokens:,} tokens, but the model holds at most {limit:,}")
+        raise ValueError(
+            f"the text has {tokens:,} tokens, but the model holds at most {limit:,}"
+        )
 
 
 def _extended(column: NDArray[Any], count: int, value: int) -> NDArray[Any]:

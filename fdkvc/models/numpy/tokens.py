@@ -32,8 +32,20 @@ from fdkvc.models.numpy.chat_template import (
     tool_prompts,
 )
 from fdkvc.models.numpy.gguf_file import GgufFile
-from fdkvc.models.numpy.model_folder import TOKENIZER, check_tokenizer, read_json, stderr_silenced
-from fdkvc.models.numpy.model_text import CALL_TAGS, Kind, Passage, Writer, model_text, read_call
+from fdkvc.models.numpy.model_folder import (
+    TOKENIZER,
+    check_tokenizer,
+    read_json,
+    stderr_silenced,
+)
+from fdkvc.models.numpy.model_text import (
+    CALL_TAGS,
+    Kind,
+    Passage,
+    Writer,
+    model_text,
+    read_call,
+)
 
 MARKS: Mapping[Writer, str] = {"user": "<user>", "system": "<system>", "call": "<call>"}
 END = "<end>"
@@ -53,7 +65,8 @@ _KIND_OF: Mapping[str, SpanKind] = {
 
 # The index into SPEAKERS by kind of message; calls and results count as the system's.
 _SPEAKER_OF = {
-    kind: SPEAKERS.index({"system": "prompt", "user": "user"}.get(kind, "system")) for kind in KINDS
+    kind: SPEAKERS.index({"system": "prompt", "user": "user"}.get(kind, "system"))
+    for kind in KINDS
 } | {"": -1}
 
 
@@ -213,7 +226,9 @@ class Tokens:
         if "kinds" in looks_at:
             features["kinds"], features["tools"] = self._kinds(ids, kind)
         if "traits" in looks_at:
-            features["traits"] = token_traits(*self._written(ids), self.mark_of(ids)[1] == "user")
+            features["traits"] = token_traits(
+                *self._written(ids), self.mark_of(ids)[1] == "user"
+            )
         return features
 
     def _written(self, ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
@@ -749,7 +764,9 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
         template = stored.fields.get("tokenizer.chat_template")
         settings = stored.special_tokens
     else:
-        tokenizer_settings = read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
+        tokenizer_settings = (
+            read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
+        )
         template = tokenizer_settings.get("chat_template")
         if (stored / _TEMPLATE).is_file():
             content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)

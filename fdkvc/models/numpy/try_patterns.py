@@ -15,7 +15,20 @@ CHARACTERS = 5000
 LINES = 50
 """Of a text that repeats a piece once more in each line."""
 
-PIECES = ["a", "A", "é", "中", "1", ".", " ", "\n", "a ", "a1", ". ", "It's 9 o'clock, café!\n "]
+PIECES = [
+    "a",
+    "A",
+    "é",
+    "中",
+    "1",
+    ".",
+    " ",
+    "\n",
+    "a ",
+    "a1",
+    ". ",
+    "It's 9 o'clock, café!\n ",
+]
 """What the texts repeat, beside the letters of a pattern."""
 
 

@@ -72,7 +72,10 @@ STOPS = Field(
     form="answers and their tokens, such as 0:30,2:256",
 )
 WHOSE = Field(
-    "Cache", name="look", default="", read=lambda text: text if text == FULL else read_name(text)
+    "Cache",
+    name="look",
+    default="",
+    read=lambda text: text if text == FULL else read_name(text),
 )
 WORD = Field("Word", name="word", low=0, high=10_000, chosen=False)
 SECTION = Field(
@@ -89,7 +92,10 @@ PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
 """Defaults of fields that differ for all models but the bundled one."""
 
 STARTERS = {
-    "bundled": ("I am looking for a restaurant in San Jose.", "I need a train to Los Angeles."),
+    "bundled": (
+        "I am looking for a restaurant in San Jose.",
+        "I need a train to Los Angeles.",
+    ),
     EXAMPLE: ("What is the name of my sister?", "Write a birthday card for my sister."),
     NOTHING: ("My sister Rosalind turns thirty on Saturday. What shall we bake?",),
 }
@@ -122,7 +128,9 @@ def choose_model(page: str) -> str:
     """Choose the model. Another model starts with its own defaults."""
 
     def use_defaults() -> None:
-        fields.reset(page, (field for field in fields_of(page, {}) if field.name in PRETRAINED))
+        fields.reset(
+            page, (field for field in fields_of(page, {}) if field.name in PRETRAINED)
+        )
 
     usable, reasons = usable_models()
     name = str(fields.choice(page, usable, on_change=use_defaults))

@@ -117,7 +117,9 @@ class Conversation:
         if self.messages:
             return ()
         tokens = self.language_model.tokens
-        calls = (row for row in self.passages if row.turn == self.turn and row.call is not None)
+        calls = (
+            row for row in self.passages if row.turn == self.turn and row.call is not None
+        )
         return tuple(tokens.passage_text(tokens.encode_passage(call).ids) for call in calls)
 
     def caches(self) -> dict[str, TextCache]:
@@ -150,7 +152,9 @@ def begin(
         chat = answer.chat if goes_on else answer.context
     else:
         context = chat = (
-            earlier_part.chat.fork() if earlier_part else _read_dialog(conversation, on_progress)
+            earlier_part.chat.fork()
+            if earlier_part
+            else _read_dialog(conversation, on_progress)
         )
         if conversation.messages:
             _add(context, Passage("user", conversation.messages[-1], 0))
@@ -292,7 +296,9 @@ class Answered:
         """Return the calls and words of a cache's answer so far."""
         return self._texts(name, self.began(name))
 
-    def _texts(self, name: str, first: int, end: int | None = None) -> list[tuple[Writer, str]]:
+    def _texts(
+        self, name: str, first: int, end: int | None = None
+    ) -> list[tuple[Writer, str]]:
         texts = []
         for index in range(len(self.chat.passages[name]))[first:end]:
             writer, _, _ = self.chat.passages[name][index]
@@ -305,7 +311,9 @@ class Answered:
         if not self.chat.passages[FULL]:
             return 0
         _, first, end = self.chat.passages[FULL][0]
-        return causes.prompt_end(self.chat.model.tokens, self.chat.caches[FULL].ids, first, end)
+        return causes.prompt_end(
+            self.chat.model.tokens, self.chat.caches[FULL].ids, first, end
+        )
 
     @property
     def prompt(self) -> str:

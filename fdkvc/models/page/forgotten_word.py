@@ -86,7 +86,11 @@ def show_forgotten_word(page: str) -> None:
             "pages/answers.py",
             label="Restore other words",
             icon=":material/smart_toy:",
-            query_params={"model": "smollm2", "file": recorded.file, "policies": ",".join(LOSING)},
+            query_params={
+                "model": "smollm2",
+                "file": recorded.file,
+                "policies": ",".join(LOSING),
+            },
         )
 
 

@@ -44,7 +44,9 @@ def show_restoration(
     )
 
 
-def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: bool) -> Markdown:
+def _summary(
+    answer: CacheAnswer, answers: Restoration, expected: str, by_full: bool
+) -> Markdown:
     title = answer.title
     kind = "call" if answers.writer == "call" else "answer"
     goal = "what the full cache writes after the same words" if by_full else "right"
@@ -64,7 +66,9 @@ def _summary(answer: CacheAnswer, answers: Restoration, expected: str, by_full: 
             span = attempt.spans[0]
             failed = "differs" if by_full else "failed"
             turns = turns_in_words(*span.evicted_in)
-            result = f"the call is {goal}" if kind == "call" else f"it has “{answers.word}” again"
+            result = (
+                f"the call is {goal}" if kind == "call" else f"it has “{answers.word}” again"
+            )
             if kind == "answer" and attempt.written.split() != expected.split():
                 result += ", though other words differ"
             return Markdown(

@@ -209,7 +209,9 @@ def _show_message(
     message: DeltaGenerator, turns: Sequence[tuple[str, str, str]], earlier_html: str = ""
 ) -> None:
     """Show the last message, and above it those before it, each with its turn and speaker."""
-    heads = [f"<b>{' · '.join(filter(None, turn[:2]))}</b> {escape(turn[2])}" for turn in turns]
+    heads = [
+        f"<b>{' · '.join(filter(None, turn[:2]))}</b> {escape(turn[2])}" for turn in turns
+    ]
     earlier = "".join(f"<p>{head}</p>" for head in heads[:-1]) + earlier_html
     if earlier:
         number = int(turns[-1][0])

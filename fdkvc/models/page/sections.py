@@ -51,7 +51,10 @@ def open_section(page: str, answered: Answered) -> None:
     """Show the open section and its downloads."""
     shows = {"why": show_why, "back": show_restored}
     sections = {name: partial(show, page, answered) for name, show in shows.items()}
-    tables = {"answers.csv": answers_table(answered), **open_section_of(page, SECTION, sections)}
+    tables = {
+        "answers.csv": answers_table(answered),
+        **open_section_of(page, SECTION, sections),
+    }
     files = {name: csv_text(table) for name, table in tables.items()}
     offer_zip(f"{page}/zip", "answers.zip", lambda: files, "Download")
     show_entries(HELP)

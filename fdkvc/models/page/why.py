@@ -100,11 +100,16 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
 _why = cached(causes.why_table)
 
 
-def _choose_word(page: str, answered: Answered, name: str, words: tuple[causes.Word, ...]) -> int:
+def _choose_word(
+    page: str, answered: Answered, name: str, words: tuple[causes.Word, ...]
+) -> int:
     """Choose a word of the answer; by default, the first that differs from the full cache."""
     labels = {index: f"{index + 1} · {word.text}" for index, word in enumerate(words)}
     start = _first_changed(answered, name)
-    if fields.is_new(f"{page}/word of", (name, labels)) or held(page, choices.WORD) not in labels:
+    if (
+        fields.is_new(f"{page}/word of", (name, labels))
+        or held(page, choices.WORD) not in labels
+    ):
         fields.hold(page, choices.WORD, start)
     word = replace(choices.WORD, default=start, choices=labels)
     return int(fields.choice(page, word, width="content"))
@@ -156,7 +161,9 @@ def _columns(table: pd.DataFrame, speakers: list[str]) -> dict[str, list[str]]:
         "of": speakers,
         "attention if cached": [percent(share, 1) for share in table.all_there],
         "actual attention": [percent(share, 1) for share in table.attended],
-        "evicted in": [*map(causes.turns_in_words, table.first_evicted_in, table.last_evicted_in)],
+        "evicted in": [
+            *map(causes.turns_in_words, table.first_evicted_in, table.last_evicted_in)
+        ],
         "KV heads": [*map("{} of {}".format, table.evicted, table.heads)],
     }
     if table["rule"].nunique() > 1:  # the sentence above names the only one

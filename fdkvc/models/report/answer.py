@@ -43,7 +43,9 @@ def restored_html(restored: Restoration, expected: str, *, by_full: bool) -> str
                 f"from {span.evicted[0]} of {span.evicted[1]} heads"
             )
         head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
-        rows.append([head, f"<td>{_written(restored, attempt.written, expected, by_full)}</td>"])
+        rows.append(
+            [head, f"<td>{_written(restored, attempt.written, expected, by_full)}</td>"]
+        )
     names = ["restored", "written with it"]
     return html_table(names, rows, "Answers after restoring words", "scrolls back")
 
@@ -53,7 +55,9 @@ def _written(restored: Restoration, text: str, expected: str, by_full: bool) -> 
         return call_html(grade_call(text, expected, by_full=by_full))
     mark = "met" if restored.undone(text, expected) else "unmet"
     sign = {"met": "✓", "unmet": "✗"}[mark] if restored.word else ""
-    chip = f'<div class="chips"><span class="{mark}">{sign} {escape(restored.word)}</span></div>'
+    chip = (
+        f'<div class="chips"><span class="{mark}">{sign} {escape(restored.word)}</span></div>'
+    )
     return (chip if sign else "") + words_html(text, expected.split())
 
 
@@ -174,7 +178,9 @@ def _calls_sentence(answers: Sequence[CacheAnswer], titles: Sequence[str]) -> st
     agreeing = [answer.as_expected for _, answer in compared]
     for as_expected in (True, False):
         group = [pair for pair in compared if pair[1].as_expected == as_expected]
-        caches = listed([title for title, _ in group]) if len({*agreeing}) > 1 else "every cache"
+        caches = (
+            listed([title for title, _ in group]) if len({*agreeing}) > 1 else "every cache"
+        )
         if group:
             parts.append(f"{group[0][1].verdict} with {caches}")
     return f"{method}: the call is {', and '.join(parts)}"
@@ -187,7 +193,11 @@ def call_html(call: GradedCall) -> str:
         return f'<div class="chips">{chips[0]}</div>'
     difference = f"not {call.expected_method}" if call.expected_method else "not expected"
     chips = [
-        _chip(call.method, "" if call.method == call.expected_method else difference, call.by_full)
+        _chip(
+            call.method,
+            "" if call.method == call.expected_method else difference,
+            call.by_full,
+        )
     ]
     for argument in call.arguments:
         text = f"{argument.slot} = {argument.written}"

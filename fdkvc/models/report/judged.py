@@ -69,7 +69,8 @@ def _policies_chart(rows: pd.DataFrame, title: str, subtitle: str, theme: Theme)
 def judged_grids() -> dict[str, Grid]:
     """Return the comparisons of the plan, then both metrics by policy, data and budget."""
     return {COMPARISONS: planned_grid()} | {
-        title: _grid(judged_table().query("metric == @metric")) for metric, title in TITLES.items()
+        title: _grid(judged_table().query("metric == @metric"))
+        for metric, title in TITLES.items()
     }
 
 

@@ -176,7 +176,9 @@ def attach(model: Any, layers: tuple[int, ...]) -> Attention:
     # 1. Wrap the implementation that the model was loaded with.
     config = model.config.get_text_config(decoder=True)
     name = str(config._attn_implementation).removeprefix(PREFIX)
-    if name in FLASH:  # the library reads its version from the name, so the wrapper has the same
+    if (
+        name in FLASH
+    ):  # the library reads its version from the name, so the wrapper has the same
         attention = transformers.AttentionInterface()[name]
         if getattr(attention, "func", None) is not _attend:
             transformers.AttentionInterface.register(name, partial(_attend, attention))
@@ -228,8 +230,12 @@ class Probe(DynamicCache):  # type: ignore[misc]
         self.called: set[int] = set()  # layers whose attention goes through the interface
         # Of those that also attend to what the cache returned:
         self.modules: dict[int, Any] = {}
-        self.sizes: dict[int, tuple[int, int, int, bool]] = {}  # the first fields of `Attention`
-        self._last: tuple[int, Any, Any] | None = None  # the layer, and what was returned to it
+        self.sizes: dict[
+            int, tuple[int, int, int, bool]
+        ] = {}  # the first fields of `Attention`
+        self._last: tuple[int, Any, Any] | None = (
+            None  # the layer, and what was returned to it
+        )
         # A model in training draws random numbers, for dropout; its next ones must not change.
         devices = [model.device] if model.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(devices):
@@ -237,7 +243,9 @@ class Probe(DynamicCache):  # type: ignore[misc]
             try:
                 vocabulary = model.config.get_text_config(decoder=True).vocab_size
                 ids = torch.arange(min(4, vocabulary), device=model.device)[:, None]
-                with as_value_error("the model cannot read a token with a cache of the library"):
+                with as_value_error(
+                    "the model cannot read a token with a cache of the library"
+                ):
                     model(input_ids=ids, use_cache=True, **{cache_name(model): self})
             finally:
                 this_pass.probe = None
@@ -250,7 +258,9 @@ class Probe(DynamicCache):  # type: ignore[misc]
         """Return the number of keys, and the position of the first."""
         return query_length, self.start
 
-    def update(self, key_states: Any, value_states: Any, layer_idx: int, *_: Any, **__: Any) -> Any:
+    def update(
+        self, key_states: Any, value_states: Any, layer_idx: int, *_: Any, **__: Any
+    ) -> Any:
         """Note keys and values, and return copies of them."""
         self.given[layer_idx] = key_states, value_states
         returned = key_states.clone(), value_states.clone()

@@ -300,7 +300,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         self._features: tuple[dict[str, NDArray[Any]], ...] = ()
         self._passes: tuple[_NotedPass, ...] = ()  # of this turn
         self._decision: _Decision | None = None  # until all layers have kept their entries
-        self._inputs: dict[int, AttentionInputs] = {}  # of the last pass by layer, if it `leads`
+        self._inputs: dict[
+            int, AttentionInputs
+        ] = {}  # of the last pass by layer, if it `leads`
         self._prompt_end = 0  # tokens before this place are read as prompts, even one by one
         self._prompt = False  # whether this forward pass reads a prompt
         # The vectors of each pass, by name and layer.
@@ -360,7 +362,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     crop = _refused("cannot go back: make a fork of it before")
     reset = _refused("cannot begin again: make a new one for other texts")
     reorder_cache = _refused("cannot serve several beams: generate with num_beams=1")
-    batch_repeat_interleave = _refused("cannot repeat a text: make a fork for each continuation")
+    batch_repeat_interleave = _refused(
+        "cannot repeat a text: make a fork for each continuation"
+    )
     batch_select_indices = _refused("cannot select among its texts: make one for each")
     __getstate__ = _refused("is of a model in memory, so it cannot be pickled: make a new one")
 
@@ -521,7 +525,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             return
         self._check_noted()
         slots = self.layers[self.decided[0]].held
-        with enough_memory(f"keep the best of {slots + self._new:,} entries of {self.texts} texts"):
+        with enough_memory(
+            f"keep the best of {slots + self._new:,} entries of {self.texts} texts"
+        ):
             if self._decision is None:
                 self._decision = self._decide()
             # One layer after the other, so that what one evicts makes room for the next.
@@ -618,7 +624,9 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         groups = 1 if at_once else len(layers)
         sizes = attention.heads, attention.kv_heads, attention.head_width
         heads = Heads(len(layers) // groups, *sizes)
-        begin = partial(HeadEviction, self.policy, self.budget, heads, self._decides, len(layers))
+        begin = partial(
+            HeadEviction, self.policy, self.budget, heads, self._decides, len(layers)
+        )
         by_query = "queries" in self._needed or {"keys", "values"} & {*self.policy.looks_at}
         tokens: Any = TensorTokens if by_query else partial(TensorTokens, by_numbers=True)
         first_states = tuple(begin(number, tokens=tokens) for number in range(groups))

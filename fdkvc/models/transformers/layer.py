@@ -28,7 +28,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
+from transformers.cache_utils import (
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionLayer,
+)
 
 from fdkvc.core.attention import Bools, Ints
 
@@ -304,7 +308,9 @@ class EarlyCopy:
         self.tensor = tensor.detach()
         cuda = tensor.is_cuda  # elsewhere, no event says when it has arrived
         self._copy = self.tensor.to("cpu", non_blocking=cuda, copy=True)
-        self._arrived = torch.cuda.current_stream(tensor.device).record_event() if cuda else None
+        self._arrived = (
+            torch.cuda.current_stream(tensor.device).record_event() if cuda else None
+        )
 
     def numpy(self) -> NDArray[Any]:
         """Return the copy; the device need not have done what it was given after it."""
@@ -333,7 +339,9 @@ def kind_of(layer: Any) -> str:
 def full_layers(layers: Sequence[Any], config: Any) -> tuple[int, ...]:
     """Return the numbers of the layers with full attention."""
     if getattr(config.get_text_config(decoder=True), "num_kv_shared_layers", 0):
-        raise ValueError("layers of this model share keys with others, which a policy cannot evict")
+        raise ValueError(
+            "layers of this model share keys with others, which a policy cannot evict"
+        )
     full = tuple(number for number, layer in enumerate(layers) if type(layer) is DynamicLayer)
     if not full:
         kinds = ", ".join(sorted({*map(kind_of, layers)}))

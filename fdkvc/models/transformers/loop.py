@@ -164,7 +164,12 @@ class LiveModel(AnyModel):
         return LiveTextCache(self, cache, evicts=False)
 
     def evicting(
-        self, policy: Policy, budget: int, decides: str = DECIDES.default, *, record: bool = False
+        self,
+        policy: Policy,
+        budget: int,
+        decides: str = DECIDES.default,
+        *,
+        record: bool = False,
     ) -> LiveTextCache:
         """Return the cache of a new text under a policy; `record` as for `PolicyCache`."""
         cache = self._cache(policy, budget, decides=decides, record=record)
@@ -172,11 +177,15 @@ class LiveModel(AnyModel):
 
     def _cache(self, policy: Policy, budget: int, **options: Any) -> PolicyCache:
         options |= {"positions": self.positions, "tokenizer": self.tokens}
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # commands say them
+        with warnings.catch_warnings(
+            action="ignore", category=UserWarning
+        ):  # commands say them
             return PolicyCache(policy, budget, self.decoder.model, by_itself=False, **options)
 
 
-def _read_at_once(caches: Sequence[LiveTextCache], next_ids: Sequence[int]) -> Iterator[list[int]]:
+def _read_at_once(
+    caches: Sequence[LiveTextCache], next_ids: Sequence[int]
+) -> Iterator[list[int]]:
     """Yield the texts of each pass: some with a similar number of new tokens, as memory allows."""
     attended = []
     for text, tokens in zip(caches, next_ids, strict=True):
@@ -191,7 +200,9 @@ def _read_at_once(caches: Sequence[LiveTextCache], next_ids: Sequence[int]) -> I
     for row in np.lexsort((attended, next_ids))[::-1].tolist():  # the longest first
         together = [*rows, row]
         keys = len(together) * max(attended[text] for text in together)
-        tokens = len(together) * next_ids[together[0]] / sum(next_ids[text] for text in together)
+        tokens = (
+            len(together) * next_ids[together[0]] / sum(next_ids[text] for text in together)
+        )
         if rows and (keys > max_tokens or tokens > padded):
             yield rows
             together = [row]
@@ -236,7 +247,9 @@ class LiveTextCache(ModelCache):
         """Return an independent copy, as of now or of the start of this turn."""
         start = self._turn_start
         if count not in (None, self.count, start):
-            raise ValueError(f"a fork goes on from {start} or {self.count}, but not from {count}")
+            raise ValueError(
+                f"a fork goes on from {start} or {self.count}, but not from {count}"
+            )
         copied_cache = copy.copy(self)
         copied_cache.cache = (self._cache_at_start if count == start else self.cache).fork()
         copied_cache.ids = self.ids[:count]

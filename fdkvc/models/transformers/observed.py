@@ -208,7 +208,9 @@ class TensorObservation(Observation):
         # 2. Those with the tokens that are asked for (B, n, C), unless these are all, in order.
         columns = on_device_of(logits, token)[:, None]  # (B, 1, C)
         all_tokens = np.arange(logits.shape[2])
-        if not np.array_equal(token, np.broadcast_to(all_tokens, (len(token), len(all_tokens)))):
+        if not np.array_equal(
+            token, np.broadcast_to(all_tokens, (len(token), len(all_tokens)))
+        ):
             chosen = columns.clamp(min=0).expand(-1, queries, -1)
             logits = logits.gather(2, chosen)
         # 3. Attention is causal, and an empty slot gets none.

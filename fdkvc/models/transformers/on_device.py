@@ -63,12 +63,16 @@ class OnDevice(NDArrayOperatorsMixin):
     def __bool__(self) -> bool:
         return bool(np.asarray(self))
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
         array = self.tensor.cpu().numpy()
         array.flags.writeable = False  # a number written to a copy would be lost in silence
         return np.asarray(array, dtype)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *arguments: Any, **named: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *arguments: Any, **named: Any
+    ) -> Any:
         outputs = named.pop("out", None)
         on_device = None
         if method == "__call__":
@@ -110,8 +114,14 @@ class OnDevice(NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         index = self._own(index)
         value = self._own(value)
-        if isinstance(index, torch.Tensor) and index.dtype == torch.bool and np.isscalar(value):
-            self.tensor.masked_fill_(index, value)  # otherwise the host would wait for the mask
+        if (
+            isinstance(index, torch.Tensor)
+            and index.dtype == torch.bool
+            and np.isscalar(value)
+        ):
+            self.tensor.masked_fill_(
+                index, value
+            )  # otherwise the host would wait for the mask
         else:
             self.tensor[index] = value
 

@@ -47,7 +47,9 @@ def read_swept(text: str) -> str:
     """Read the name of a policy with a hyperparameter to sweep, possibly wrapped."""
     name = read_policy(text).name
     if not sweepable(name):
-        raise ValueError(f"{name} has no hyperparameter to sweep: choose from {', '.join(ABLE)}")
+        raise ValueError(
+            f"{name} has no hyperparameter to sweep: choose from {', '.join(ABLE)}"
+        )
     return name
 
 

@@ -46,7 +46,9 @@ def show_alignment(page: str, study: Study) -> None:
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
     rows = table[table.scenario == scenario].replace({"policy": titles})
-    rows = rows.assign(metric="late_alignment")  # `figures` writes numbers as their metric does
+    rows = rows.assign(
+        metric="late_alignment"
+    )  # `figures` writes numbers as their metric does
     grid = pivot(rows, figures(rows), column="projection", label=_NAMES.__getitem__)
     show_grid(grid, "Late alignment by projection")
     st.markdown(plain(size_of_alignments(results)))
@@ -62,7 +64,9 @@ def show_alignment(page: str, study: Study) -> None:
         "published t are the paper's on Shift, Mixed and Gradual (Section 5.6), and elsewhere "
         "follow from the spread of unrelated vectors."
     )
-    rows = differences.assign(metric="late_alignment", scenario=differences.scenario.map(scenarios))
+    rows = differences.assign(
+        metric="late_alignment", scenario=differences.scenario.map(scenarios)
+    )
     apart = figures(rows, ("mean_diff", "ci_low", "ci_high"), signs=True)
     words = [f"{word}, t = {decimal(t, 2)}" for word, t in zip(apart, rows.t, strict=True)]
     grid = pivot(rows, words, ["scenario"], "projection", _NAMES.__getitem__)

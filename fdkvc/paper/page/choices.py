@@ -18,7 +18,9 @@ from fdkvc.ui import fields
 from fdkvc.ui.sidebar import BUDGET_HERE, MEASURED
 from fdkvc.ui.variants import CHOSEN, choose_policies, warn_no_effect
 
-ALL_SCENARIOS = Field("Scenarios", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS)
+ALL_SCENARIOS = Field(
+    "Scenarios", name="scenarios", default=tuple(SCENARIOS), choices=SCENARIOS
+)
 DIALOGS_HERE = replace(DIALOGS, high=2000)
 """Dialogs per scenario of a run on the page."""
 

@@ -18,7 +18,9 @@ EVERY = "all"
 
 SUBJECTS = {
     **dict.fromkeys(("latency", "seconds", "score_bytes"), "Time and memory"),
-    **dict.fromkeys(("ownership_loss", "learning_rate", "highest_score"), "How the policy behaves"),
+    **dict.fromkeys(
+        ("ownership_loss", "learning_rate", "highest_score"), "How the policy behaves"
+    ),
     **dict.fromkeys(("same_entries", "parameters", "threshold_evictions"), "Hyperparameters"),
 }
 """What claims are about, by their metric; by default the metric's own name."""

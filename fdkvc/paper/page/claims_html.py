@@ -124,7 +124,9 @@ def line_html(result: ClaimResult) -> str:
         marks.append(mark("true", *bounds))
     if not measured.candidates:
         marks.append(mark("interval", measured.low, measured.high))
-    marks += [mark("measured", value, value) for value in measured.candidates or (measured.value,)]
+    marks += [
+        mark("measured", value, value) for value in measured.candidates or (measured.value,)
+    ]
     key = ["● measured, with its interval"]
     if claim.published is not None:
         marks.append(mark("printed", claim.published.value, claim.published.value))

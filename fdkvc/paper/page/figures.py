@@ -32,7 +32,9 @@ Charts = Callable[[Theme], dict[str, Spec]]
 """Draws the charts of a figure, by name."""
 
 
-def series_rows(study: Study, table: pd.DataFrame, scenario: str, quantity: str) -> pd.DataFrame:
+def series_rows(
+    study: Study, table: pd.DataFrame, scenario: str, quantity: str
+) -> pd.DataFrame:
     """Return the rows of `series_table` of a quantity in a scenario, if it was measured.
 
     Only of the first policies, as many as fit into a chart.
@@ -151,7 +153,9 @@ def show_figures(page: str, study: Study) -> None:
     measured = len(study.results.benchmark.policies)
     if measured > MAX_DRAWN_POLICIES:
         st.caption(
-            plain(f"The first {MAX_DRAWN_POLICIES} of {measured} policies; series.csv has all.")
+            plain(
+                f"The first {MAX_DRAWN_POLICIES} of {measured} policies; series.csv has all."
+            )
         )
     words, _ = figures[title]
     st.markdown(plain(words))

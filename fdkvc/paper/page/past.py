@@ -68,7 +68,9 @@ class Past:
     def finished(self) -> str:
         """How many dialogs of each scenario have finished, of those requested."""
         results = self.result.results
-        dialogs = min(results.dialogs(scenario.key) for scenario in results.benchmark.scenarios)
+        dialogs = min(
+            results.dialogs(scenario.key) for scenario in results.benchmark.scenarios
+        )
         return f"{dialogs:,} of {results.benchmark.dialogs:,} dialogs"
 
     @property
@@ -106,7 +108,9 @@ def open_run(page: str, kind: Kind, place: DeltaGenerator) -> Past | None:
     if visible_run is not None:
         _describe(kind, visible_run)
     if visible_run is None or visible_run.result.settings != settings:
-        _advise(running, settings, "The settings differ from this run's" if visible_run else "")
+        _advise(
+            running, settings, "The settings differ from this run's" if visible_run else ""
+        )
     if visible_run is None:
         return None
     if not any(visible_run.result.results.measured.values()):
@@ -119,7 +123,9 @@ def listed_runs(kind: Kind) -> dict[str, Past]:
     """Return the runs that are shipped and this browser's own, by name."""
     me = browser()
     runs = _available_runs(kind)
-    return {name: run for name, run in runs.items() if run.job is None or run.job.browser == me}
+    return {
+        name: run for name, run in runs.items() if run.job is None or run.job.browser == me
+    }
 
 
 def _available_runs(kind: Kind) -> dict[str, Past]:
@@ -158,7 +164,9 @@ def _describe(kind: Kind, run: Past) -> None:
 def _list(page: str, kind: Kind, runs: Mapping[str, Past], visible_run: Past | None) -> None:
     """Let a person choose which run is shown."""
     key = f"{kind.name}/runs"
-    st.session_state[key] = visible_run.name if visible_run and visible_run.name in runs else None
+    st.session_state[key] = (
+        visible_run.name if visible_run and visible_run.name in runs else None
+    )
     with st.popover(plain(f"Runs ({len(runs)})"), icon=":material/history:"):
         st.radio(
             "Shown",

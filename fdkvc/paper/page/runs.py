@@ -18,7 +18,9 @@ changes = cached(changed_verdicts)
 @st.fragment
 def show_runs(page: str, study: Study) -> None:
     """Choose another run, and show the verdicts on which the two differ."""
-    runs = {name: run for name, run in listed_runs(kind()).items() if run.result.study is not study}
+    runs = {
+        name: run for name, run in listed_runs(kind()).items() if run.result.study is not study
+    }
     titles = {name: title_of(kind(), run) for name, run in runs.items()}
     other_run = pick(f"{page}/other-run", "Compared with", titles)
     grid = changes(study, runs[other_run].result.study)

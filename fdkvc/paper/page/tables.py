@@ -25,7 +25,8 @@ from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import Markdown, plain
 
 MARKS: dict[str | None, tuple[str, str]] = {
-    verdict: (sign, "differ" if verdict == DIFFERS else verdict) for verdict, sign in SIGNS.items()
+    verdict: (sign, "differ" if verdict == DIFFERS else verdict)
+    for verdict, sign in SIGNS.items()
 }
 """The sign of each verdict on figures, and the verdict in words."""
 

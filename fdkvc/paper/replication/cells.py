@@ -67,7 +67,9 @@ _UNITS = {
 
 def unit_named(metric: str) -> Unit:
     """Return the unit of a metric, or of another quantity in a table or a claim."""
-    return _UNITS.get(metric) or (Unit("%", 100.0, 1) if late_metric(metric).percent else Unit())
+    return _UNITS.get(metric) or (
+        Unit("%", 100.0, 1) if late_metric(metric).percent else Unit()
+    )
 
 
 def figure_words(fact: Fact) -> str:
@@ -121,7 +123,11 @@ class MeasuredTable:
     @property
     def heading(self) -> str:
         """Its number in the paper and its title."""
-        return f"Table {self.number}: {self.title}" if isinstance(self.number, int) else self.title
+        return (
+            f"Table {self.number}: {self.title}"
+            if isinstance(self.number, int)
+            else self.title
+        )
 
     def of_verdict(self, verdict: str) -> MeasuredTable:
         """Return the table with only the cells of this verdict."""

@@ -275,7 +275,9 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
             return _ratio(first_values, second_values)
         case "change":
             ratio = _ratio(first_values, second_values)
-            return replace(ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1)
+            return replace(
+                ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1
+            )
         case "share":  # of dialogs in which `one` is higher
             is_above = differences(first_values, second_values) > 0
             low, high = share_interval(int(is_above.sum()), is_above.size)
@@ -301,7 +303,9 @@ def _rank(quantity: Measure, study: Study) -> Measurement | None:
     """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
     rows = {key: _values(quantity, study, key) for key in PAPER_POLICIES}
     values = rows.pop(quantity.policy)
-    other_values = [row for row in rows.values() if row is not None]  # a rank needs all of them
+    other_values = [
+        row for row in rows.values() if row is not None
+    ]  # a rank needs all of them
     if values is None or len(other_values) < len(rows):
         return None
     tests = [paired(policy_values, values) for policy_values in other_values]

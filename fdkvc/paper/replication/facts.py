@@ -232,7 +232,9 @@ def unrelated_spread(results: Results, scenario: str, policy: str) -> float:
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else math.nan
 
 
-def _values(results: Results, scenario: str, policy: str, metric: str) -> Values | Doubles | None:
+def _values(
+    results: Results, scenario: str, policy: str, metric: str
+) -> Values | Doubles | None:
     """Return one number for each dialog (n,), also for `DIFFERENCE`."""
     if policy != DIFFERENCE:
         return results.values(scenario, policy, metric)

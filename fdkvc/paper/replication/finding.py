@@ -91,7 +91,9 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         "do not hold": failed.total(),
     }
     numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
-    subjects = [name if number == 1 else f"{name} ({number})" for name, number in failed.items()]
+    subjects = [
+        name if number == 1 else f"{name} ({number})" for name, number in failed.items()
+    ]
     against = f": on {listed(subjects)}" if subjects else ""
     details["Claims"] = f"of {len(claims)}, {', '.join(numbers)}{against}."
     return head, details
@@ -135,7 +137,9 @@ def _counted(rows: Sequence[Fact]) -> str:
 def finding_text(study: Study) -> list[str]:
     """Return what a run finds in plain sentences; none without a verdict."""
     head, details = finding(study)
-    return [head, *(f"{subject}: {words}" for subject, words in details.items())] if head else []
+    return (
+        [head, *(f"{subject}: {words}" for subject, words in details.items())] if head else []
+    )
 
 
 def size_of_alignments(results: Results) -> str:

@@ -136,7 +136,9 @@ def alignments_table(results: Results) -> pd.DataFrame:
             mean = figure.value
             chance = unrelated_spread(results, scenario, policy)
             reach = TWO_SIDED * chance / math.sqrt(n)
-            rows.append((scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach))
+            rows.append(
+                (scenario, PUBLISHED, policy, n, mean, chance, mean - reach, mean + reach)
+            )
     return pd.DataFrame(rows, columns=list(ALIGNMENTS))
 
 
@@ -158,7 +160,9 @@ def differences_table(results: Results) -> pd.DataFrame:
             mean = figure.value
             t = t_of_difference(scenario, spread)
             reach = abs(TWO_SIDED * mean / t)  # t is mean / error
-            p = math.erfc(abs(t) / math.sqrt(2))  # over 600 dialogs t is normal to three digits
+            p = math.erfc(
+                abs(t) / math.sqrt(2)
+            )  # over 600 dialogs t is normal to three digits
             low = mean - reach
             high = mean + reach
             rows.append((scenario, PUBLISHED, *pair, figure.dialogs, mean, low, high, t, p))

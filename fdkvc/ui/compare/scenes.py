@@ -99,7 +99,9 @@ def _difference_words(
     parted = first_difference(shared)
     labels = (lane.policy.title, other_lane.policy.title)
     if parted is None:
-        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(*labels)
+        return Markdown("**{}** and **{}** keep the same entries in every turn.").format(
+            *labels
+        )
     now = shared.iloc[turn]
     entries = count(int(now["shared"]), "entry", "entries")
     overlapping = percent(now["jaccard"])

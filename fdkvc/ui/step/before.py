@@ -44,7 +44,9 @@ FieldsOf = Callable[[str, Mapping[str, str]], Sequence[Field]]
 _Settings = tuple[ChosenDialog, Policy, int]
 
 
-def choose_ghost(page: str, run: StageRun, fields_of: FieldsOf, text: Hashable = None) -> Ghost:
+def choose_ghost(
+    page: str, run: StageRun, fields_of: FieldsOf, text: Hashable = None
+) -> Ghost:
     """Remember the settings of a run; once they change, show how, Undo, and what to compare with.
 
     A run over a dialog with other turns cannot be compared turn by turn. Another `text` starts a
@@ -118,7 +120,9 @@ def _choosing(page: str, fields_of: FieldsOf, link: Mapping[str, str]) -> list[F
     return [row for row in fields_of(page, link) if row.chosen and row != MORE_METRICS]
 
 
-def _undo(page: str, history: list[tuple[dict[str, str], _Settings]], fields_of: FieldsOf) -> None:
+def _undo(
+    page: str, history: list[tuple[dict[str, str], _Settings]], fields_of: FieldsOf
+) -> None:
     del history[-1]
     link, _ = history[-1]
     fields.adopt(page, _choosing(page, fields_of, link), link)

@@ -86,7 +86,9 @@ def _verdict(changes: Sequence[Change]) -> str:
     words = "No single setting, at any value tried, would have reversed the decision."
     if any(change.reversing_value is not None for change in changes):
         words = "Each of these alone is enough."
-    complete = all(isinstance(change.current_value, int) and change.step == 1 for change in changes)
+    complete = all(
+        isinstance(change.current_value, int) and change.step == 1 for change in changes
+    )
     return words if complete else f"{words} Not every value was tried."
 
 

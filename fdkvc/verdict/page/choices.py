@@ -95,7 +95,10 @@ TOKENS_OF = Field(
     "this machine are offered; no weights are read.",
     name="tokens",
     default="smollm2",
-    choices={"smollm2": "SmolLM2, an estimate for other models", **{name: name for name in STORED}},
+    choices={
+        "smollm2": "SmolLM2, an estimate for other models",
+        **{name: name for name in STORED},
+    },
 )
 
 CARD_FIELDS = (SHAPE, TOKENS_OF, TARGET, TODAY_WAY, TODAY_TOKENS, MINUTES)
@@ -115,7 +118,9 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def which_dialog(page: str, dialog: int | None = None, vectors: str = "") -> tuple[object, ...]:
+def which_dialog(
+    page: str, dialog: int | None = None, vectors: str = ""
+) -> tuple[object, ...]:
     """Return what identifies a dialog and its tokens: by default, those on the page."""
     shown_dialog = held(page, DIALOG) if dialog is None else dialog
     return held(page, FILE), held(page, DIGEST), shown_dialog, vectors or held(page, VECTORS)

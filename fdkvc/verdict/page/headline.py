@@ -24,7 +24,9 @@ def show_headline(page: str, recording: Recording, lane: StageRun) -> None:
     losses = [outcome for outcome in outcomes if outcome.lost >= 0]
     turn = held(page, TURN)
     entry = held(page, ENTRY)
-    pointed = [loss for loss in losses if loss.demand.turn == turn and loss.mentions_token(entry)]
+    pointed = [
+        loss for loss in losses if loss.demand.turn == turn and loss.mentions_token(entry)
+    ]
     row = lane.trace.kept_tokens[0, len(recording.tokens) - 1]
     held_tokens = row[row >= 0]
     tokens = int(recording.starts[-1])
@@ -32,7 +34,8 @@ def show_headline(page: str, recording: Recording, lane: StageRun) -> None:
         words: str = headline(name, recording, lane, (pointed or losses)[0])
     elif len(held_tokens) == tokens:
         words = (
-            f"{lane.policy.title} evicted nothing: this dialog has only {count(tokens, 'token')}"
+            f"{lane.policy.title} evicted nothing: this dialog has only "
+            f"{count(tokens, 'token')}"
         )
     elif outcomes:
         unread = recording.transcript.malformed_calls
@@ -41,7 +44,9 @@ def show_headline(page: str, recording: Recording, lane: StageRun) -> None:
     else:
         oldest = held_tokens.min(initial=tokens)
         turn = int(np.searchsorted(recording.starts, oldest, "right")) - 1
-        words = f"{lane.policy.title} ends with {len(held_tokens):,} of {count(tokens, 'token')}"
+        words = (
+            f"{lane.policy.title} ends with {len(held_tokens):,} of {count(tokens, 'token')}"
+        )
         words += f"; the oldest is from turn {turn}"
     st.header(plain(words), anchor=False)
 
@@ -51,7 +56,9 @@ def headline(name: str, recording: Recording, lane: StageRun, lost: Outcome) -> 
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     of_state = "" if demand.kind == "call" else f"The {name} of "
-    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}.").format(
+    return Markdown(
+        "{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}."
+    ).format(
         of_state,
         demand.source,
         demand.turn,

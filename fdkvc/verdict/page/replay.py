@@ -70,7 +70,9 @@ def replay_file(run: FileRun, **execution: Unpack[Execution]) -> ReplayRun | Non
     tables = find_sizes(run.replay, recordings, run.target, **execution)
     KEPT.clear()  # in this process; workers, which have the rest, end when they are idle
     cancelled = execution.get("cancelled")
-    if cancelled is not None and cancelled.is_set():  # a way may need a size that was not tried
+    if (
+        cancelled is not None and cancelled.is_set()
+    ):  # a way may need a size that was not tried
         return None
     return ReplayRun(
         at_sizes(run.replay, tables),

@@ -88,13 +88,17 @@ def show_source(recording: Recording, lanes: Sequence[StageRun]) -> None:
         labels = [lane.policy.title for lane in lanes if sees_vectors(lane.policy)]
         if not labels:
             return
-        words = f"{listed(labels)}: by letters of words, not meaning. A model is under Vectors."
+        words = (
+            f"{listed(labels)}: by letters of words, not meaning. A model is under Vectors."
+        )
     st.html(f"<small>{escape(words)}</small>")
 
 
 def demand_kind(recording: Recording) -> tuple[str, str]:
     """Return the kind of demands that the transcript shows, and its label."""
-    kind = "state" if {demand.kind for demand, _ in recording.evidence} == {"state"} else "call"
+    kind = (
+        "state" if {demand.kind for demand, _ in recording.evidence} == {"state"} else "call"
+    )
     return kind, DEMANDS[kind]
 
 

@@ -92,10 +92,13 @@ def read_heads(reading: DialogToRead, **execution: Unpack[Execution]) -> ReadDia
 
     def report(units_done: float, total: float, title: str) -> None:
         if on_progress is not None:
-            on_progress(Progress(round(units_done), round(total), title, perf_counter() - began))
+            on_progress(
+                Progress(round(units_done), round(total), title, perf_counter() - began)
+            )
 
     model = shared_language_model(
-        MODELS[reading.model], lambda share: report(100 * share, 100, f"Loading {reading.title}")
+        MODELS[reading.model],
+        lambda share: report(100 * share, 100, f"Loading {reading.title}"),
     )
     shape = model.decoder.shape
     began = perf_counter()
@@ -112,7 +115,9 @@ def read_heads(reading: DialogToRead, **execution: Unpack[Execution]) -> ReadDia
         nonlocal tokens_read
         tokens_read = min(tokens_read + new_tokens, tokens)
         report(
-            tokens_read, tokens, f"{reading.title} has read {tokens_read:,} of {tokens:,} tokens"
+            tokens_read,
+            tokens,
+            f"{reading.title} has read {tokens_read:,} of {tokens:,} tokens",
         )
         if cancelled is not None and cancelled.is_set():
             raise CancelledError

@@ -296,7 +296,9 @@ def _draw(page: str, known: Known) -> None:
         return
     replayed, card = known.measured
     with panel("verdict-setting"):
-        st.markdown(Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card)))
+        st.markdown(
+            Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card))
+        )
         lines = settings(card)
         tabs = st.tabs([*map(plain, lines)]) if lines else ()
         for tab, line in zip(tabs, lines.values(), strict=True):
@@ -332,7 +334,9 @@ def _show_reader(page: str, known: Known) -> None:
     check = known.check
     if check is not None and not check.finished:
         title = "SmolLM2 is checking: "
-        show_progress(check, "Stop", f"{page}/check/stop", "Use what it has read so far.", title)
+        show_progress(
+            check, "Stop", f"{page}/check/stop", "Use what it has read so far.", title
+        )
     elif check is not None:
         if check.result is None:
             st.caption(plain(check.problem))
@@ -418,7 +422,9 @@ def open_loss(
         policies = (*policies[: MAX_LANES - 1], row["policy"])
     needed_value = (row["turn"], row["call"], row["call_number"]), row["slot"]
     mentions = next(
-        tokens for demand, tokens in evidence if (demand.needed_by, demand.slot) == needed_value
+        tokens
+        for demand, tokens in evidence
+        if (demand.needed_by, demand.slot) == needed_value
     )
     values = [
         (VECTORS, LETTERS),
@@ -448,7 +454,9 @@ def _show_setting(
         return
     values = _shown_values(card, candidate)
     _, names = values[0]
-    for row in worst_losses(replayed.lost(candidate.policy, candidate.tried), 1).to_dict("records"):
+    for row in worst_losses(replayed.lost(candidate.policy, candidate.tried), 1).to_dict(
+        "records"
+    ):
         open_loss(page, file, replayed.recordings, row, names, scroll)
     fields.hold_and_rerun(page, values)  # nothing was lost
 
