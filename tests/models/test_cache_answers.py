@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from benchmarks.smollm2 import answer_json
 from fdkvc.conversations.formats import EXAMPLES, read_file
-from fdkvc.models.answer_causes import Attempt, Restoration, grade_call
+from fdkvc.models.answer_causes import Attempt, Restoration, Span, grade_call
 from fdkvc.models.cache_answers import (
     SHIPPED,
     CacheAnswer,
@@ -87,6 +88,23 @@ def test_restore_says_what_the_headline_says() -> None:
     fifo = replace(fifo, calls=calls[:1])
     assert "the call is right" in _summary(fifo, restored, right, False)
     assert "the call is what the full cache writes after" in _summary(fifo, restored, right, True)
+
+
+@pytest.mark.parametrize(
+    ("together", "words"),
+    [
+        ("Find ; city = Rome", "Only all 2 restored together make the call right"),
+        ("Find ; city = Bonn", "Restoring what was evicted does not make the call right"),
+    ],
+)
+def test_it_is_said_whether_all_words_restored_together_are_enough(
+    together: str, words: str
+) -> None:
+    right, wrong = "Find ; city = Rome", "Find ; city = Bonn"
+    span = Mock(spec=Span)
+    attempts = (Attempt((span,), wrong), Attempt((span,), wrong), Attempt((span, span), together))
+    restored = Restoration("call", right, wrong, "", attempts)
+    assert _summary(answer("FIFO"), restored, right, False) == f"**{words}.**"
 
 
 def test_of_a_restored_word_it_is_said_what_each_answer_has() -> None:

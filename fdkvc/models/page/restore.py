@@ -75,12 +75,11 @@ def _summary(
                 "**The {} {} because *{}* was evicted in {}: with it restored, {}.**"
             ).format(kind, failed, span.text, turns, result)
     together = answers.attempts[-1]
-    of_all = ""
+    spans = len(together.spans)
     full = ""
-    if len(together.spans) > 1:
-        all_right = answers.undone(together.written, expected)
-        spans = len(together.spans)
-        of_all = f"; all {spans} together do" if all_right else "; nor do all together"
+    outcome = f"Restoring what was evicted does not make the {kind} {goal}"
+    if answers.undone(together.written, expected):
+        outcome = f"Only all {spans} restored together make the {kind} {goal}"
     if not answers.undone(answers.full, expected):
         full = f" The full cache does not make the dialog's {kind} either."
-    return Markdown("**No single span makes the {} {}{}.**{}").format(kind, goal, of_all, full)
+    return Markdown("**{}.**{}").format(outcome, full)
