@@ -1,13 +1,13 @@
 """Whether a card that a model has read keeps its promise on other conversations, read by it too.
 
-    python -m benchmarks.research.calibration_model MODEL OUT.csv SGD.json AIRLINE.json BFCL.json …
+    python -m benchmarks.research.calibration_model MODEL OUT.csv SGD.json AIRLINE.json …
 
-Of each file's conversations with more than three calls, six draws of eight are taken by a seed. The
-card is made from four, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the model
-reads for a minute, the default. Then it reads the other four, up to 6,000 tokens of them, at the
-recommended size, and at that which words alone recommended, where that is another. The card holds
-if the share of values that stay right there is at least the low end of what it says. Each card is
-appended to OUT.csv, with which a later run goes on. Prints a table.
+Of each file's conversations with more than three calls, four draws of sixteen are taken by a seed.
+The card is made from eight, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the
+model reads for a minute, the default. Then it reads the other eight, up to 12,000 tokens of them, at
+the recommended size, and at that which words alone recommended, where that is another. The card
+holds if the share of values that stay right there is at least the low end of what it says. Each
+card is appended to OUT.csv, with which a later run goes on. Prints a table.
 """
 
 import sys
@@ -32,7 +32,7 @@ from fdkvc.verdict.model_shape import SHAPES
 from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.sentences import certainty
 
-FILES, OF, WORKERS, REST_TOKENS = 6, 8, 2, 6_000
+FILES, OF, WORKERS, REST_TOKENS = 4, 16, 2, 12_000
 """Draws of each file, conversations of a draw, cores, and tokens of the others."""
 
 COLUMNS = (
