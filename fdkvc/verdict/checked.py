@@ -5,7 +5,8 @@
 2. Each way runs at its own size by words, counted in the model's tokens, over one conversation
    after the other, until a quarter of the minutes is over and the model gets enough values right.
 3. While the minutes last, the model finds the size of each way over these conversations, by the
-   same bisection as words. Without enough values it reads more conversations instead.
+   same bisection as words. Without enough values it reads more conversations instead. Few values
+   may make a size larger, not smaller.
 4. Only dialogs from which a way evicts count for it, and only values needed after it has evicted.
 """
 
@@ -29,7 +30,14 @@ from fdkvc.models.numpy.head_recordings import encode_dialog
 from fdkvc.models.numpy.language_model import AnyModel
 from fdkvc.policies import Policy, read_policy
 from fdkvc.runs.jobs import Execution, Progress, worker_count
-from fdkvc.verdict.card import DECIDING_VALUES, Card, ModelRead, Reading, Way
+from fdkvc.verdict.card import (
+    DECIDING_VALUES,
+    MEASURED_VALUES,
+    Card,
+    ModelRead,
+    Reading,
+    Way,
+)
 from fdkvc.verdict.search import (
     next_place,
     next_sizes,
@@ -253,6 +261,7 @@ class Sizing:
         self.shares = dict[str, dict[int, pd.Series]]()
         """Of values that stay right, by policy and place among `sizes`."""
         self.sizes = sizes_of(self.card.tokens)
+        self.sizes_by_words: Mapping[str, int] = {}
         self.read_dialogs: Sequence[Transcript] = ()
         self.values = 0.0
         """How many the model gets right in them with the full cache."""
@@ -267,6 +276,7 @@ class Sizing:
         report = execution.pop("on_progress", None)
         if report is not None:
             execution["on_progress"] = partial(self._report, report, began)
+        self.sizes_by_words = sizes_by_words
         self.sizes = tuple(sorted({*self.sizes, *sizes_by_words.values()}))
         self.shares = {policy: {} for policy in sizes_by_words}
         self._read_first(sizes_by_words, began, **execution)
@@ -345,7 +355,9 @@ class Sizing:
     def found_sizes(self) -> dict[str, int | None]:
         """The smallest size of each way at which enough stays right; None if none is enough.
 
-        Without those whose size is not known yet, or from which nothing is evicted.
+        Without those whose size is not known yet, or from which nothing is evicted; and without
+        those below the size by words that fewer than `MEASURED_VALUES` values tell: they cannot
+        show that 95 % stay right.
         """
         sizes = dict[str, int | None]()
         target = self.card.target
@@ -357,8 +369,13 @@ class Sizing:
             if place is None:
                 if next_place(means, len(self.sizes), target) is None:
                     sizes[policy] = None
-            elif self.sizes[place] in self.readings.get(policy, {}):
-                sizes[policy] = self.sizes[place]
+                continue
+            size = self.sizes[place]
+            reading = self.readings.get(policy, {}).get(size)
+            if reading is None:
+                continue
+            if size >= self.sizes_by_words[policy] or reading.values >= MEASURED_VALUES:
+                sizes[policy] = size
         return sizes
 
     @property

@@ -15,10 +15,12 @@ from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.policies import read_policy
 from fdkvc.runs.jobs import Progress
 from fdkvc.verdict import checked
-from fdkvc.verdict.card import Card, Way
+from fdkvc.verdict.card import Card, Reading, Way
 from fdkvc.verdict.checked import (
+    ALL,
     MINUTE_TOKENS,
     Sized,
+    Sizing,
     check_language,
     check_loss,
     read_card,
@@ -162,6 +164,7 @@ def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.Mo
     card = card_of(("fifo", 100), ("sink", 80), ("sinks(h2o)", 99))
     assert read_card(card, MODEL, DIALOGS, workers=1).sizes == {}, "it gets four values right"
     monkeypatch.setattr(checked, "SIZING_VALUES", 1)
+    monkeypatch.setattr(checked, "MEASURED_VALUES", 1)
     read = read_card(card, MODEL, DIALOGS, workers=1)
     ladder = sorted({*sizes_of(card.tokens), 100, 80, 99})
     found = {name: size for name, size in read.sizes.items() if size is not None}
@@ -175,6 +178,22 @@ def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.Mo
         )
         reading = read.scores[name]
         assert reading.values - reading.right == losses[name]
+
+
+@pytest.mark.parametrize(
+    ("by_words", "values", "size"), [(80, 19, None), (80, 20, 40), (20, 19, 40)]
+)
+def test_few_values_lower_no_size(by_words: int, values: int, size: int | None) -> None:
+    """Nineteen of twenty are 95 %: fewer values cannot show that share, but can show less."""
+    sizing = Sizing(card_of(("sink", by_words)), MODEL, DIALOGS, {}, 1.0, 60.0)
+    sizing.sizes = (20, 40, 80)
+    sizing.sizes_by_words = {"sink": by_words}
+    sizing.rounds = 2
+    shares = [pd.Series({ALL: share}) for share in (0.5, 1.0, 1.0)]
+    sizing.shares = {"sink": dict(enumerate(shares))}
+    reading = Reading(values, values, 0.1, 5)
+    sizing.readings = {"sink": {40: reading}}
+    assert sizing.found_sizes.get("sink") == size
 
 
 def read_at(sizes: dict[str, int]) -> tuple[float, dict[str, int]]:
@@ -217,6 +236,7 @@ def test_reading_ends_with_its_minutes(
     monkeypatch.setattr(checked, "run_answers", read_slowly)
     monkeypatch.setattr(checked, "CHUNK", 1)
     monkeypatch.setattr(checked, "SIZING_VALUES", values)
+    monkeypatch.setattr(checked, "MEASURED_VALUES", 1)
     seen = list[Progress]()
     card = card_of(("sink", 80), ("fifo", 100))
     read = read_card(card, MODEL, DIALOGS, 1, workers=1, on_progress=seen.append)
