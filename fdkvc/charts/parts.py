@@ -32,9 +32,8 @@ NARROWEST = 350
 
 def policy_legend(policies: Collection[str]) -> alt.Legend:
     """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
-    widest = 30 + 6.5 * max(
-        map(len, policies), default=0
-    )  # pixels of a symbol, and about 6.5 per letter
+    # Pixels of a symbol, and about 6.5 per letter.
+    widest = 30 + 6.5 * max(map(len, policies), default=0)
     return top_legend(
         columns=max(1, min(4, int(NARROWEST / widest))),
         symbolSize=70,

@@ -78,7 +78,7 @@ def budgets_chart(
             align=side, dy=above, color=theme.ink, fontWeight="bold", fontSize=12
         )
         layers.append(text.encode(y=y, text="label:N"))
-    subtitle = "squares: read by a model" if len(readings) else "of all that calls need"
+    subtitle = "of all that calls need" + "; squares: read by a model" * bool(len(readings))
     data = {"budgets": table, "readings": readings, "marks": marks}
     return single(theme, data, *layers, height=280, title=panel_title(title, subtitle))
 

@@ -165,7 +165,7 @@ def build_parser() -> _Parser:
     )
     dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
     dialogs.option(
-        "--target", "PERCENT", "recall that a plan is to reach: 90, 95 or 99", default="95"
+        "--target", "PERCENT", "share of needed values to keep: 90, 95 or 99", default="95"
     )
     today_help = (
         "what a plan says of today, as WAY or WAY:TOKENS, such as ollama:8192; WAY is ollama, "

@@ -190,9 +190,8 @@ class MentionFinder:
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:
         """Yield the latest mentions of a wording among the first symbols."""
         forms = [_symbols(wording)] if wording else []
-        if _ESCAPED.match(
-            wording
-        ):  # after a backslash, its first letter is a symbol of its own
+        # After a backslash, its first letter is a symbol of its own.
+        if _ESCAPED.match(wording):
             forms.append([wording[0], *_symbols(wording[1:])])
         for symbols in forms:
             # 1. The wording by the characters of its symbols; one that the dialog lacks ends it.
@@ -245,9 +244,8 @@ class MentionFinder:
             yield np.sort(places[(places >= start) & (places < end)])
             return
         size = 1024
-        while (
-            end > start
-        ):  # backwards, in ever larger parts: the caller stops when it has enough
+        # Backwards, in ever larger parts: the caller stops when it has enough.
+        while end > start:
             begin = max(end - size, start)
             part = ranks[begin:end]
             yield begin + np.flatnonzero((part >= low) & (part < high))

@@ -87,9 +87,8 @@ class ContextText(TokenText):
         """The text without vectors."""
         tokens = len(self)
         turns = len(self.turns)
-        while (
-            self.starts[turns - 1] == tokens
-        ):  # messages without tokens at the end are no turns
+        # Messages without tokens at the end are no turns.
+        while self.starts[turns - 1] == tokens:
             turns -= 1
         nothing = np.zeros((1, tokens, 0), np.float32)
         return DialogBatch(

@@ -94,9 +94,8 @@ def summarize(values: npt.ArrayLike) -> Summary:
     n = values.size
     if n == 1:
         return Summary(1, float(values[0]), math.nan, math.nan, math.nan)
-    if (
-        np.ptp(values) == 0
-    ):  # a mean over many equal numbers may differ from them in the last bit
+    # A mean over many equal numbers may differ from them in the last bit.
+    if np.ptp(values) == 0:
         mean = float(values[0])
         sd = 0.0
         margin = 0.0

@@ -30,9 +30,8 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
         state = initial_state(policy, 1, 1, width)
         for number in range(last):
             earlier_turn = dialogs.observe(number)
-            room = max(
-                int(dialogs.bounds[0, number + 1]), 1
-            )  # for all so far: none is evicted
+            # For all so far: none is evicted.
+            room = max(int(dialogs.bounds[0, number + 1]), 1)
             state = take_turn(policy, state, earlier_turn, room).end_state
     else:
         # Without a history, earlier tokens may enter as if they were new in the last turn.

@@ -87,9 +87,8 @@ def turns_table(
     for key in dict.fromkeys((*shares_first, *metrics)):
         series[key] = metric_named(key).measure(trace, dialogs)[row, turns]
     evicted = sum(trace.evicted.values(), np.zeros(trace.kept_tokens.shape[:2], np.intp))
-    topics = np.array(
-        [*dialogs.topic_names, None], object
-    )  # −1, an unknown topic, is the last
+    # −1, an unknown topic, is the last.
+    topics = np.array([*dialogs.topic_names, None], object)
     cached = trace.kept_tokens[row, turns] >= 0
     return pd.DataFrame(
         {

@@ -442,9 +442,8 @@ def _spans(
             continue
         # The span goes on both ways, in the passage, while a word has half the weight or more.
         joins = free & (passage == passage[index]) & (weight >= weight[index] / 2)
-        breaks = (
-            np.flatnonzero(~np.pad(joins, 1)) - 1
-        )  # also before the first and after the last
+        # Also before the first and after the last.
+        breaks = np.flatnonzero(~np.pad(joins, 1)) - 1
         next_break = np.searchsorted(breaks, index)
         low = breaks[next_break - 1] + 1
         end = breaks[next_break]

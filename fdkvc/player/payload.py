@@ -262,9 +262,8 @@ def _stays(trace: Trace) -> list[NDArray[Any]]:
         if turn < trace.turns:
             token = trace.kept_tokens[0, turn]
             is_cached_now[token[token >= 0]] = True
-        evicted = np.flatnonzero(
-            is_cached & ~is_cached_now
-        )  # after the last turn, all that remain
+        # After the last turn, all that remain.
+        evicted = np.flatnonzero(is_cached & ~is_cached_now)
         end_turn = np.full(len(evicted), turn)
         stays.append(np.stack([evicted, first_turn[evicted], end_turn]))
         first_turn[is_cached_now & ~is_cached] = turn

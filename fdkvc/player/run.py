@@ -225,9 +225,8 @@ class StageRun:
 
 def _zoomed(name: str, series: pd.Series[float], start: float) -> Line:
     """Make a line whose axis spans the values, and their start unless that is zero."""
-    start = float(
-        np.float32(start)
-    )  # in the states' precision: an unchanged one equals its start
+    # In the states' precision: an unchanged one equals its start.
+    start = float(np.float32(start))
     levels = [float(series.min()), float(series.max())]
     if start:
         levels.append(start)

@@ -48,9 +48,8 @@ class Shift(Fifo):
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
         position = np.where(turn.new >= 0, turn.position(turn.new), -1)
-        excess = (
-            position.max(axis=1, keepdims=True, initial=-1) - budget
-        )  # of the newest token
+        # Of the newest token.
+        excess = position.max(axis=1, keepdims=True, initial=-1) - budget
         dropped = max((budget - self.keep) // 2, 1)
         # The first token over the budget leaves B − D + 1 entries; D − 1 later, all B are taken.
         return np.where(excess < 0, budget, budget - dropped + 1 + excess % dropped)

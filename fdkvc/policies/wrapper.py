@@ -194,7 +194,6 @@ def evicting(steps: Steps, equation: str, source: str) -> Steps:
 def before_eviction(steps: Steps, *inserted: Step) -> Steps:
     """Return a policy's steps with others inserted before its eviction."""
     kinds = [step.kind for step in steps]
-    index = (
-        kinds.index("evict") if "evict" in kinds else len(steps)
-    )  # an extension may name none
+    # An extension may name none.
+    index = kinds.index("evict") if "evict" in kinds else len(steps)
     return (*steps[:index], *inserted, *steps[index:])

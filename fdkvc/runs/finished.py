@@ -104,9 +104,8 @@ class Finished:
             if file.readline(len(self._key) + 1).rstrip(b"\n") != self._key:
                 return
             for line in file:
-                with suppress(
-                    ValueError, TypeError, RecursionError
-                ):  # the last may be cut short
+                # The last may be cut short.
+                with suppress(ValueError, TypeError, RecursionError):
                     number, result = json.loads(line)
                     self.results[number] = result
 

@@ -69,11 +69,13 @@ class Grid:
         >>> Grid(["way", "again"], [["fifo", "–"], ["h2o", "–"]]).without_same({"again": "–"})
         Grid(heads=['way'], rows=[['fifo'], ['h2o']], names=1)
         """
-        columns = dict(zip(self.heads, zip(*self.rows, strict=True), strict=True))
-        for name, cell in expected.items():
-            if {*columns.get(name, ())} == {cell}:
-                del columns[name]
-        return Grid([*columns], [*map(list, zip(*columns.values(), strict=True))], self.names)
+        places = []
+        for place, name in enumerate(self.heads):
+            cells = {row[place] for row in self.rows}
+            if name not in expected or not cells <= {expected[name]}:
+                places.append(place)
+        rows = [[row[place] for place in places] for row in self.rows]
+        return Grid([self.heads[place] for place in places], rows, self.names)
 
     @property
     def _widths(self) -> list[int]:
@@ -83,9 +85,8 @@ class Grid:
     def within(self, width: int) -> Grid:
         """Return the grid cut to a width in characters: in its last column, then in its first."""
         widths = self._widths
-        excess_width = (
-            sum(widths) + 2 * (len(widths) - 1) - width
-        )  # two spaces between columns
+        # Two spaces between columns.
+        excess_width = sum(widths) + 2 * (len(widths) - 1) - width
         if excess_width <= 0:
             return self
         last = max(widths[-1] - excess_width, min(widths[-1], 16))

@@ -325,9 +325,8 @@ def choice(page: str, field: Field, applies: bool = True, **looks: Any) -> Any:
         hold(page, field, field.default)
         return field.default
     labels = offer(page, field)
-    if (
-        looks.get("width") == "content"
-    ):  # 8 pixels for a letter, 76 for the padding and the arrow
+    # 8 pixels for a letter, 76 for the padding and the arrow.
+    if looks.get("width") == "content":
         looks["width"] = max(160, 76 + 8 * max(map(len, labels.values())))
     return st.selectbox(
         plain(field.label),

@@ -32,10 +32,10 @@ from fdkvc.verdict.search import (
     sees_vectors,
     smallest_enough,
 )
-from fdkvc.verdict.today import TodayLoss, ValueCount
+from fdkvc.verdict.today import REREAD, TodayLoss, ValueCount
 
 TARGETS = (0.9, 0.95, 0.99)
-"""Call-argument recalls to reach."""
+"""Shares of the values that calls need, to keep."""
 
 TARGET = Field(
     "Target",
@@ -60,9 +60,6 @@ SIMPLEST = (*ENGINES[:3], "sink", CLEARED)
 
 MOSTLY_UNCLEARED = 0.5
 """The share of conversations in which clearing may not be enough, for it to be recommended."""
-
-REREAD = "tokens_reread"
-"""The metric of tokens that are read again, where a policy reads any."""
 
 MEASURED_VALUES, MEASURED_DIALOGS = 20, 5
 """From how many values, in how many conversations, a model's reading counts as a measurement."""
@@ -424,8 +421,13 @@ def judged_way(
     fewer than `DECIDING_VALUES` values, the way by words stays. A dialog from which a way evicts
     nothing loses nothing.
     """
-    if sized := [candidate for candidate in candidates if candidate.sized_by_model]:
-        return chosen_way(sized, tokens)
+    sized = {
+        candidate.policy: candidate for candidate in candidates if candidate.sized_by_model
+    }
+    best = chosen_way([*sized.values()], tokens)
+    # That all sized ways lose too much says nothing of a way by words that is not among them.
+    if best is not None or (sized and (by_words is None or by_words.policy in sized)):
+        return best
     ordered = sorted(
         candidates, key=lambda candidate: (candidate != by_words, candidate.guessed)
     )
@@ -501,9 +503,8 @@ def promised(
                 slots = float(min(size, tokens))
                 chosen.append(Way(name, size, recall, slots, size, refused=candidate.refused))
         choice = chosen_way(sorted(chosen, key=_order), tokens)
-        if (
-            choice is None
-        ):  # the half that needs most would be told of, but would choose nothing
+        # The half that needs most would be told of, but would choose nothing.
+        if choice is None:
             return None
         test_rows = values[(values.policy == choice.policy) & (values.budget == choice.size)]
         test_rows = test_rows[test_rows.dialog.map(halves) == half_number]

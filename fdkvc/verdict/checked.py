@@ -355,9 +355,9 @@ class Sizing:
     def found_sizes(self) -> dict[str, int | None]:
         """The smallest size of each way at which enough stays right; None if none is enough.
 
-        Without those whose size is not known yet, or from which nothing is evicted; and without
-        those below the size by words that fewer than `MEASURED_VALUES` values tell: they cannot
-        show that 95 % stay right.
+        Without those whose size is not known yet, or from which nothing is evicted. It is not below
+        that by words where fewer than `MEASURED_VALUES` values tell: they cannot show that 95 %
+        stay right.
         """
         sizes = dict[str, int | None]()
         target = self.card.target
@@ -371,21 +371,23 @@ class Sizing:
                     sizes[policy] = None
                 continue
             size = self.sizes[place]
-            reading = self.readings.get(policy, {}).get(size)
-            if reading is None:
-                continue
-            if size >= self.sizes_by_words[policy] or reading.values >= MEASURED_VALUES:
+            readings = self.readings.get(policy, {})
+            by_words = self.sizes_by_words[policy]
+            if size in readings and readings[size].values < MEASURED_VALUES:
+                size = max(size, by_words)
+            if size in readings:
                 sizes[policy] = size
         return sizes
 
     @property
     def final_readings(self) -> dict[str, Reading]:
-        """The reading of each way at the size found, or else at the first one that was read."""
+        """The reading of each way at the size found, or else at that by words, if it evicts."""
         found_sizes = self.found_sizes
         final_readings = {}
         for policy, readings in self.readings.items():
-            size = found_sizes.get(policy) or next(iter(readings))
-            final_readings[policy] = readings[size]
+            size = found_sizes.get(policy) or self.sizes_by_words[policy]
+            if size in readings:
+                final_readings[policy] = readings[size]
         return final_readings
 
 

@@ -118,7 +118,7 @@ class ReplayRun(Run):
     shape: ModelShape | None = None
     """Of the model whose cache a card is for."""
     target: float = TARGETS[1]
-    """The recall that a card is to reach."""
+    """The share of needed values that a card is to keep."""
     searched: bool | None = None
     """Whether each policy ran at the sizes that tell its smallest one, and not at all budgets."""
     read: ModelRead | None = None
@@ -448,7 +448,8 @@ def card_text(card: Card) -> str:
     for words in card_sentences(card):
         lines += wrap(words, WIDTH)
     if card.clusters or card.read is not None:
-        lines += ["", *short_grid(card).within(WIDTH).text().splitlines(), ""]
+        grid = short_grid(card).within(WIDTH)
+        lines += ["", *grid.text().splitlines(), ""] if grid.rows else []
         lines += wrap(table_note(card), WIDTH)
     for engine, setting in settings(card).items():
         comment, *code = setting.splitlines()

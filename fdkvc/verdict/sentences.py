@@ -72,7 +72,7 @@ def today_sentence(loss: TodayLoss) -> str:
     dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
     among = f", in {dialogs}" if counted.dialogs > 1 else ""
     limit = count(loss.longest, "token")
-    remedy = f"A limit of {limit}, as the longest conversation has, would lose nothing"
+    remedy = f"A limit of {limit}, the length of the longest conversation, would lose nothing"
     return f"Today you lose {values}{among}. {remedy}."
 
 
@@ -333,11 +333,10 @@ def _is_listed(candidate: Way) -> bool:
 
 
 def _short_row(card: Card, candidate: Way) -> list[str]:
-    reread = "–" if math.isnan(candidate.reread) else f"{candidate.reread:,.0f}"
     return [
         way_words(candidate.policy),
         _size_cell(card, candidate.size or 0),
-        reread,
+        _reread_cell(candidate.reread),
         "" if candidate.values is None else _values_cell(candidate.values),
         _how_sure(candidate),
         ", ".join(drawbacks(candidate)),
@@ -348,7 +347,12 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
     size = _size_cell(card, loss.today.tokens)
-    return [f"today: {name}", size, "–", values, BY_WORDS, ""]
+    reread = _reread_cell(loss.reread)
+    return [f"today: {name}", size, reread, values, BY_WORDS if values else "", ""]
+
+
+def _reread_cell(tokens: float) -> str:
+    return "–" if math.isnan(tokens) else f"{tokens:,.0f}"
 
 
 def _size_cell(card: Card, size: int) -> str:
@@ -385,11 +389,8 @@ def drawbacks(candidate: Way) -> list[str]:
 
 def table_note(card: Card) -> str:
     """Return which ways never reach the target; "" if all do."""
-    cells = []
-    for candidate in card.ways:
-        if candidate.size is None:
-            share = _floor(candidate.recall)
-            cells.append(f"{way_words(candidate.policy)} (at best {share})")
+    never = [candidate for candidate in card.ways if candidate.size is None]
+    cells = [f"{way_words(row.policy)} ({_best_words(row)})" for row in never]
     tried = percent(1 - PAYS)
     lead = f"Less than {percent(card.target)} even with {tried} of a conversation's tokens"
     return f"{lead}: {', '.join(cells)}." if cells else ""
@@ -400,6 +401,13 @@ def _floor(share: float) -> str:
     return percent(math.floor(100 * share + 1e-6) / 100)
 
 
+def _best_words(candidate: Way) -> str:
+    """Return the most that a way keeps at any size tried, or who found that it is not enough."""
+    if candidate.sized_by_model:
+        return "not enough as the model reads it"
+    return f"at best {_floor(candidate.recall)}"
+
+
 def card_grid(card: Card) -> Grid:
     """Return the table of all ways with their policies, the recommended one marked."""
     rows = []
@@ -408,8 +416,7 @@ def card_grid(card: Card) -> Grid:
         if candidate == card.best and card.pays:
             name += " ←"
         if candidate.size is None:
-            share = _floor(candidate.recall)
-            size = f"over {percent(1 - PAYS)} of a conversation (at best {share} in less)"
+            size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
         read = "" if candidate.reading is None else candidate.reading.cell
         rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
     return Grid(["way", "tokens", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows)

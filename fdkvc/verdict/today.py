@@ -21,6 +21,9 @@ from fdkvc.policies import read_policy
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST
 from fdkvc.runs.jobs import Execution
 
+REREAD = "tokens_reread"
+"""The metric of tokens that are read again, where a policy reads any."""
+
 STOPS = "full"
 """The policy of an engine that evicts nothing, and refuses what exceeds its context."""
 
@@ -139,6 +142,8 @@ class TodayLoss:
     """The tokens of the longest conversation: a limit that loses nothing."""
     worst: pd.DataFrame
     """The worst losses, as `worst_losses` has them."""
+    reread: float = math.nan
+    """Tokens that are read again in a dialog, on average; NaN for none."""
 
 
 def lose_today(
@@ -153,7 +158,8 @@ def lose_today(
         name = f"{name[:-1]}:trigger={size})"
         size = min(max(size, today.preset.window), longest)
     settings = Replay((read_policy(name),), (size,))
-    _, arguments = replay_arguments(settings, recordings, **execution)
+    table, arguments = replay_arguments(settings, recordings, **execution)
+    reread = float(table[table.metric == REREAD].value.mean())
     if name == STOPS:
         names = [dialog.name for dialog in transcripts_of(recordings)]
         ends_by_name = dict(zip(names, turn_ends, strict=True))
@@ -162,7 +168,7 @@ def lose_today(
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     worst = worst_losses(forgotten(arguments))
     count = ValueCount.of(arguments)
-    return TodayLoss(today, count, longer, len(turn_ends), longest, worst)
+    return TodayLoss(today, count, longer, len(turn_ends), longest, worst, reread)
 
 
 def stopped_arguments(

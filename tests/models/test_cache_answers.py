@@ -94,7 +94,10 @@ def test_restore_says_what_the_headline_says() -> None:
     ("together", "words"),
     [
         ("Find ; city = Rome", "Only all 2 restored together make the call right"),
-        ("Find ; city = Bonn", "Restoring what was evicted does not make the call right"),
+        (
+            "Find ; city = Bonn",
+            "Restoring these 2 spans, alone or together, does not make the call right",
+        ),
     ],
 )
 def test_it_is_said_whether_all_words_restored_together_are_enough(

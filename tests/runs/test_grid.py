@@ -9,7 +9,13 @@ from fdkvc.engine.summary import first_places, mean_table, paired_differences
 from fdkvc.paper.benchmark import COMPOSITE
 from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.shipped import papers_run
-from fdkvc.runs.grid import figures, marked, pivot
+from fdkvc.runs.grid import Grid, figures, marked, pivot
+
+
+def test_a_grid_without_rows_stays_one() -> None:
+    """A card has none where no way is enough and today's loss is not known yet."""
+    empty = Grid(["way", "again"], []).without_same({"again": "–"})
+    assert (empty.heads, empty.rows) == (["way"], [])
 
 
 def rows_of(means: dict[str, float], metric: str, dialogs: int = 12) -> pd.DataFrame:

@@ -142,7 +142,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
         loss = TodayLoss(Today("ollama", 900), count, 3, 8, 1200, pd.DataFrame())
         sentences = card_sentences(replace(card, today=loss))
         assert f"lose {lost} of 1,000 values" in sentences[0]
-        assert "A limit of 1,200 tokens, as the longest conversation has," in sentences[0]
+        assert "A limit of 1,200 tokens, the length of the longest conversation," in sentences[0]
         assert words in sentences[1]
 
 
@@ -296,6 +296,9 @@ def test_a_model_that_finds_sizes_decides_by_them() -> None:
     assert (sized["fifo"], sized["sinks(weighted-recency)"]) == (None, 400)
     none = dict.fromkeys(sizes)
     assert card_of(read=replace(read, sizes=none)).best is None
+    others_lose = card_of(read=replace(read, sizes={"fifo": None}))
+    assert others_lose.best == others_lose.ways[0], "the way by words was not among those sized"
+    assert "FIFO (not enough as the model reads it)" in table_note(others_lose)
 
 
 def test_one_value_of_twenty_decides_nothing() -> None:

@@ -303,9 +303,8 @@ class LlamaText:
                 "shifted"
             )
         for low, high in _runs(self._context_positions):
-            target = int(
-                np.searchsorted(self._context_positions, low)
-            )  # tokens held before it
+            # Tokens held before it.
+            target = int(np.searchsorted(self._context_positions, low))
             if target < low:
                 llama_cpp.llama_memory_seq_add(self._memory, 0, low, high, target - low)
         self._context_positions = np.arange(len(self._context_positions))
@@ -486,9 +485,8 @@ def _surprisal(
     previous_logits: Floats | None, logits: Floats, ids: Sequence[int]
 ) -> list[float]:
     """Return −log p of tokens, by the logits before the first (V,) and after each (n, V)."""
-    if (
-        previous_logits is None
-    ):  # nothing predicts the first token of a text: all tokens are equally likely
+    # Nothing predicts the first token of a text: all tokens are equally likely.
+    if previous_logits is None:
         previous_logits = np.zeros(logits.shape[1], np.float32)
     predictions = np.concatenate([previous_logits[None], logits[:-1]])
     (nats,), _, _ = losses(predictions[None], np.asarray(ids))

@@ -238,13 +238,14 @@ class GgufFile(StoredArrays):
         stretch = (
             self["rope_freqs.weight"] if "rope_freqs.weight" in self.arrays else np.ones(1)
         )
+        # As all versions of Llama 3 have them.
         settings = {
             "rope_type": "llama3",
             "factor": float(stretch.max()),
             "low_freq_factor": 1.0,
             "high_freq_factor": 4.0,
             "original_max_position_embeddings": 8192,
-        }  # as all versions of Llama 3 have them
+        }
         if scaling == "none" and stretch.max() == 1:
             return None
         half = np.arange(0, config["head_dim"], 2) / config["head_dim"]

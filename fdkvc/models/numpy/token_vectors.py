@@ -48,9 +48,8 @@ class TokenVectors:
             shape = layers, heads, 0, width
             self._arrays[name] = np.zeros(shape, np.float32)
         self._first_query = 0  # the first token whose queries are stored
-        self._taken = [
-            0
-        ]  # how many places are, in a list that all stores with these arrays share
+        # How many places are, in a list that all stores with these arrays share.
+        self._taken = [0]
 
     @property
     def names(self) -> Collection[str]:

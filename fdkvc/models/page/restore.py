@@ -77,7 +77,8 @@ def _summary(
     together = answers.attempts[-1]
     spans = len(together.spans)
     full = ""
-    outcome = f"Restoring what was evicted does not make the {kind} {goal}"
+    these = f"these {spans} spans, alone or together," if spans > 1 else "this span"
+    outcome = f"Restoring {these} does not make the {kind} {goal}"
     if answers.undone(together.written, expected):
         outcome = f"Only all {spans} restored together make the {kind} {goal}"
     if not answers.undone(answers.full, expected):

@@ -176,9 +176,8 @@ def attach(model: Any, layers: tuple[int, ...]) -> Attention:
     # 1. Wrap the implementation that the model was loaded with.
     config = model.config.get_text_config(decoder=True)
     name = str(config._attn_implementation).removeprefix(PREFIX)
-    if (
-        name in FLASH
-    ):  # the library reads its version from the name, so the wrapper has the same
+    # The library reads its version from the name, so the wrapper has the same.
+    if name in FLASH:
         attention = transformers.AttentionInterface()[name]
         if getattr(attention, "func", None) is not _attend:
             transformers.AttentionInterface.register(name, partial(_attend, attention))

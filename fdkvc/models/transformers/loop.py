@@ -177,9 +177,8 @@ class LiveModel(AnyModel):
 
     def _cache(self, policy: Policy, budget: int, **options: Any) -> PolicyCache:
         options |= {"positions": self.positions, "tokenizer": self.tokens}
-        with warnings.catch_warnings(
-            action="ignore", category=UserWarning
-        ):  # commands say them
+        # Commands say them.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             return PolicyCache(policy, budget, self.decoder.model, by_itself=False, **options)
 
 

@@ -119,9 +119,8 @@ class OnDevice(NDArrayOperatorsMixin):
             and index.dtype == torch.bool
             and np.isscalar(value)
         ):
-            self.tensor.masked_fill_(
-                index, value
-            )  # otherwise the host would wait for the mask
+            # Otherwise the host would wait for the mask.
+            self.tensor.masked_fill_(index, value)
         else:
             self.tensor[index] = value
 

@@ -46,9 +46,8 @@ def show_alignment(page: str, study: Study) -> None:
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
     rows = table[table.scenario == scenario].replace({"policy": titles})
-    rows = rows.assign(
-        metric="late_alignment"
-    )  # `figures` writes numbers as their metric does
+    # `figures` writes numbers as their metric does.
+    rows = rows.assign(metric="late_alignment")
     grid = pivot(rows, figures(rows), column="projection", label=_NAMES.__getitem__)
     show_grid(grid, "Late alignment by projection")
     st.markdown(plain(size_of_alignments(results)))

@@ -303,9 +303,8 @@ def _rank(quantity: Measure, study: Study) -> Measurement | None:
     """Rank a policy by its mean; the interval spans the ranks that adjusted paired tests allow."""
     rows = {key: _values(quantity, study, key) for key in PAPER_POLICIES}
     values = rows.pop(quantity.policy)
-    other_values = [
-        row for row in rows.values() if row is not None
-    ]  # a rank needs all of them
+    # A rank needs all of them.
+    other_values = [row for row in rows.values() if row is not None]
     if values is None or len(other_values) < len(rows):
         return None
     tests = [paired(policy_values, values) for policy_values in other_values]

@@ -160,9 +160,8 @@ def differences_table(results: Results) -> pd.DataFrame:
             mean = figure.value
             t = t_of_difference(scenario, spread)
             reach = abs(TWO_SIDED * mean / t)  # t is mean / error
-            p = math.erfc(
-                abs(t) / math.sqrt(2)
-            )  # over 600 dialogs t is normal to three digits
+            # Over 600 dialogs t is normal to three digits.
+            p = math.erfc(abs(t) / math.sqrt(2))
             low = mean - reach
             high = mean + reach
             rows.append((scenario, PUBLISHED, *pair, figure.dialogs, mean, low, high, t, p))

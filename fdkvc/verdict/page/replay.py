@@ -70,9 +70,8 @@ def replay_file(run: FileRun, **execution: Unpack[Execution]) -> ReplayRun | Non
     tables = find_sizes(run.replay, recordings, run.target, **execution)
     KEPT.clear()  # in this process; workers, which have the rest, end when they are idle
     cancelled = execution.get("cancelled")
-    if (
-        cancelled is not None and cancelled.is_set()
-    ):  # a way may need a size that was not tried
+    # A way may need a size that was not tried.
+    if cancelled is not None and cancelled.is_set():
         return None
     return ReplayRun(
         at_sizes(run.replay, tables),

@@ -315,7 +315,8 @@ def _draw(page: str, known: Known) -> None:
     if card.clusters:  # without calls there are no values to draw
         with panel("verdict-curve"):
             show_chart(page, "verdict", _chart(replayed, card, page_theme()))
-    show_grid(short_grid(card), "Ways to fit the conversations")
+    if (grid := short_grid(card)).rows:
+        show_grid(grid, "Ways to fit the conversations")
     with st.expander("All ways, and what each forgets"):
         show_grid(card_grid(card), "All ways")
         total = len(known.run.file.transcripts)
