@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.arguments import age_of
+from fdkvc.conversations.arguments import CALL, age_of
 from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.parameters import Field
@@ -251,11 +251,6 @@ def _loses_more(candidate: Way, best: Way) -> bool:
     return candidate.reading.kl > best.reading.kl + CLEARLY
 
 
-def smallest_size(values: pd.DataFrame, target: float) -> int | None:
-    """Return the smallest size that keeps enough of some values, as do all larger ones."""
-    return smallest_enough(kept_shares(values), target)
-
-
 def find_card(
     policies: Sequence[Policy],
     tables: tuple[pd.DataFrame, pd.DataFrame],
@@ -285,7 +280,7 @@ def find_card(
         policy = by_name[str(name)]
         shares = kept_shares(rows)
         reading = None if read is None else read.scores.get(policy.name)
-        candidate = _sized_way(policy, shares, smallest_size(rows, target), tokens)
+        candidate = _sized_way(policy, shares, smallest_enough(shares, target), tokens)
         candidate = _with_costs(candidate, table, arguments, least_lengths)
         candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         worded.append(candidate)
@@ -306,7 +301,7 @@ def find_card(
     promise = None
     if best is not None and not best.sized_by_model:
         by_text = [candidate for candidate in chosen if candidate and not candidate.guessed]
-        promise = promised(by_text, values, arguments, target, tokens)
+        promise = promised(by_text, values, target, tokens)
     return Card(
         tuple(candidates),
         best,
@@ -478,7 +473,6 @@ def forgets_most(arguments: pd.DataFrame) -> str:
 def promised(
     chosen_ways: Sequence[Way],
     values: pd.DataFrame,
-    arguments: pd.DataFrame,
     target: float,
     tokens: float,
 ) -> Promise | None:
@@ -497,11 +491,12 @@ def promised(
         for candidate in chosen_ways:
             name = candidate.policy
             rows = values[(values.policy == name) & (half != half_number)]
-            size = smallest_size(rows, target) if len(rows) else None
+            shares = kept_shares(rows)
+            size = smallest_enough(shares, target)
             if size is not None:
-                recall = rows[rows.budget == size].kept.mean()
                 slots = float(min(size, tokens))
-                chosen.append(Way(name, size, recall, slots, size, refused=candidate.refused))
+                refused = candidate.refused
+                chosen.append(Way(name, size, shares[size], slots, size, refused=refused))
         choice = chosen_way(sorted(chosen, key=_order), tokens)
         # The half that needs most would be told of, but would choose nothing.
         if choice is None:
@@ -510,11 +505,7 @@ def promised(
         test_rows = test_rows[test_rows.dialog.map(halves) == half_number]
         kept_values += test_rows.kept.tolist()
         services += test_rows.services.tolist()
-        needs = arguments[
-            (arguments.policy == choice.policy) & (arguments.budget == choice.size)
-        ]
-        needs = needs[needs.dialog.isin(test_rows.dialog)]
-        calls += len(needs.drop_duplicates(["dialog", "turn", "call", "call_number"]))
+        calls += len(test_rows.drop_duplicates(CALL))
     if not kept_values:
         return None
     mean = float(np.mean(kept_values))

@@ -220,8 +220,8 @@ def read_card(
     tokens = dict[str, int]()
     for dialog in sample:
         tokens[dialog.name] = sum(sizes[dialog.name][: len(dialog.turns)])
-    sizing = Sizing(card, model, sample, tokens, ratio, 60 * minutes)
-    sizing.read(by_words, **execution)
+    sizing = Sizing(card, model, sample, tokens, ratio, 60 * minutes, by_words)
+    sizing.read(**execution)
     names = tuple(dialog.name for dialog in sizing.read_dialogs)
     unread = 0
     for dialog in transcripts:
@@ -255,19 +255,23 @@ class Sizing:
     """The model's tokens for each of the card's."""
     seconds: float
     """For how long it may read."""
+    sizes_by_words: Mapping[str, int]
+    """The size with which each policy begins."""
 
     def __post_init__(self) -> None:
         self.readings = dict[str, dict[int, Reading]]()
-        self.shares = dict[str, dict[int, pd.Series]]()
+        self.shares: dict[str, dict[int, pd.Series]] = {
+            policy: {} for policy in self.sizes_by_words
+        }
         """Of values that stay right, by policy and place among `sizes`."""
-        self.sizes = sizes_of(self.card.tokens)
-        self.sizes_by_words: Mapping[str, int] = {}
+        sizes = {*sizes_of(self.card.tokens), *self.sizes_by_words.values()}
+        self.sizes = tuple(sorted(sizes))
         self.read_dialogs: Sequence[Transcript] = ()
         self.values = 0.0
         """How many the model gets right in them with the full cache."""
         self.rounds = 0
 
-    def read(self, sizes_by_words: Mapping[str, int], **execution: Unpack[Execution]) -> None:
+    def read(self, **execution: Unpack[Execution]) -> None:
         """Read the ways at some sizes, then at those that tell their smallest ones.
 
         Once it is cancelled, a round after the first that was under way is left out.
@@ -276,10 +280,7 @@ class Sizing:
         report = execution.pop("on_progress", None)
         if report is not None:
             execution["on_progress"] = partial(self._report, report, began)
-        self.sizes_by_words = sizes_by_words
-        self.sizes = tuple(sorted({*self.sizes, *sizes_by_words.values()}))
-        self.shares = {policy: {} for policy in sizes_by_words}
-        self._read_first(sizes_by_words, began, **execution)
+        self._read_first(began, **execution)
         cancelled = execution.get("cancelled")
         groups = {policy: [[ALL]] for policy in self.shares}
         round_seconds = perf_counter() - began
@@ -295,14 +296,12 @@ class Sizing:
             self._take(next_tries, table)
             round_seconds = perf_counter() - round_began
 
-    def _read_first(
-        self, sizes_by_words: Mapping[str, int], began: float, **execution: Unpack[Execution]
-    ) -> None:
+    def _read_first(self, began: float, **execution: Unpack[Execution]) -> None:
         """Read the ways at their sizes by words, over as many conversations as there is time for.
 
         Raises a ValueError if none was read, or if the language is strange to the model.
         """
-        run = _sized(sizes_by_words, self.ratio)
+        run = _sized(self.sizes_by_words, self.ratio)
         cancelled = execution.get("cancelled")
         at_once = worker_count(execution) * (1 if is_large(self.model) else CHUNK)
         tables = list[pd.DataFrame]()
@@ -324,7 +323,7 @@ class Sizing:
         if not self.read_dialogs:
             raise ValueError("it was stopped before it had read a conversation")
         check_loss(title_of(self.model), self.read_dialogs, table)
-        self._take(sizes_by_words, table)
+        self._take(self.sizes_by_words, table)
 
     def _report(
         self, report: Callable[[Progress], None], began: float, step: Progress

@@ -15,7 +15,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from fdkvc.conversations.arguments import CASE, DIALOG, MEAN
+from fdkvc.conversations.arguments import CALL, CASE, MEAN
 from fdkvc.conversations.replay import (
     Chunk,
     Replay,
@@ -194,7 +194,7 @@ def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
 
 def needed_values(arguments: pd.DataFrame) -> pd.DataFrame:
     """Return each value that a call needs, with whether all heads held it in the column `kept`."""
-    return arguments[[*CASE, *DIALOG]].assign(kept=arguments.held >= 1)
+    return arguments[[*CASE, *CALL]].assign(kept=arguments.held >= 1)
 
 
 def search(

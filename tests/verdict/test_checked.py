@@ -183,9 +183,8 @@ def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(("by_words", "values", "size"), [(80, 19, 80), (80, 20, 40), (20, 19, 40)])
 def test_few_values_lower_no_size(by_words: int, values: int, size: int) -> None:
     """Nineteen of twenty are 95 %: fewer values cannot show that share, but can show less."""
-    sizing = Sizing(card_of(("sink", by_words)), MODEL, DIALOGS, {}, 1.0, 60.0)
+    sizing = Sizing(card_of(("sink", by_words)), MODEL, DIALOGS, {}, 1.0, 60.0, {"sink": by_words})
     sizing.sizes = (20, 40, 80)
-    sizing.sizes_by_words = {"sink": by_words}
     sizing.rounds = 2
     shares = [pd.Series({ALL: share}) for share in (0.5, 1.0, 1.0)]
     sizing.shares = {"sink": dict(enumerate(shares))}

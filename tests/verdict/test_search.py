@@ -13,15 +13,16 @@ from fdkvc.conversations.replay import Replay, replay_arguments
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
 from fdkvc.verdict import search
-from fdkvc.verdict.card import smallest_size
 from fdkvc.verdict.search import (
     dialog_lengths,
     find_sizes,
     halves_of,
+    kept_shares,
     needed_values,
     next_place,
     sizes_for,
     sizes_of,
+    smallest_enough,
 )
 
 DIALOGS = [
@@ -31,6 +32,10 @@ DIALOGS = [
 ]
 RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
 SETTINGS = Replay((policy_named("fifo"), policy_named("weighted-recency")), (1,))
+
+
+def smallest_size(values: pd.DataFrame) -> int | None:
+    return smallest_enough(kept_shares(values), 0.9)
 
 
 def test_every_worker_starts_with_a_replay_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,15 +71,15 @@ def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
     every = needed_values(replay_arguments(full, RECORDINGS, workers=1)[1])
     found = needed_values(arguments)
     for name in ("fifo", "weighted-recency"):
-        expected = smallest_size(every[every.policy == name], 0.9)
-        assert smallest_size(found[found.policy == name], 0.9) == expected
+        expected = smallest_size(every[every.policy == name])
+        assert smallest_size(found[found.policy == name]) == expected
         halves = halves_of(every)
         for half in (0, 1):
             chosen = [dialog for dialog in halves if halves[dialog] == half]
             mine, all_sizes = (
                 rows[(rows.policy == name) & rows.dialog.isin(chosen)] for rows in (found, every)
             )
-            assert smallest_size(mine, 0.9) == smallest_size(all_sizes, 0.9)
+            assert smallest_size(mine) == smallest_size(all_sizes)
         tried = found[found.policy == name].budget.nunique()
         assert tried <= 3 * math.ceil(math.log2(len(sizes) + 1))
 
