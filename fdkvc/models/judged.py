@@ -130,30 +130,30 @@ def right_rows() -> pd.DataFrame:
     return rows.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
 
 
-def judged_sentence() -> str:
+def judged_findings() -> tuple[str, ...]:
     """Say in plain words what to keep, and how many values stay right with it and without."""
     rows = right_rows()
     shares = rows.set_index("policy")["mean"]
     named_shares = shares[[NEWEST, MESSAGES, "fd-kvc", UNREINFORCED]]
     newest, dropped, published, plain = map(percent, named_shares)
+    newest_name = read_policy(NEWEST).title
     best = rows.iloc[0]
-    close = ""
-    if best.policy != NEWEST and best.ci_low <= shares[NEWEST]:
-        share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
-        interval = f"whose interval, {low} to {high}, includes that"
-        close = f" ({read_policy(best.policy).title} {share}, {interval})"
+    best_share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
     longer = planned_ways().query(
         "sample == @LONGER and decides == 'model' and metric == @RIGHT"
     )
     longer_shares = longer.set_index("policy")["mean"]
     return (
-        f"Keep the first four tokens and the newest ({read_policy(NEWEST).title}). In service "
-        f"dialogs, with room for {ENTRIES} tokens, SmolLM2 then gets right {newest} of the values "
-        f"that it gets right with the full cache{close}; with the oldest messages dropped, "
-        f"{dropped}. In long conversations full of tool calls ({LONGER}) also keep what got most "
-        f"attention: {read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} right, "
-        f"{read_policy(NEWEST).title} {percent(longer_shares[NEWEST])}. FD-KVC gets {published} in "
-        f"service dialogs, and {plain} without its reinforcement (α₀ = 0)."
+        f"Keep the first four tokens and the newest ({newest_name}).",
+        f"Service dialogs ({FIRST}), with room for {ENTRIES} tokens: of the values that SmolLM2 "
+        f"gets right with the full cache, it then gets right {newest}; with the oldest messages "
+        f"dropped, {dropped}; with {read_policy(best.policy).title}, {best_share} ({low} to "
+        f"{high}).",
+        f"Long conversations full of tool calls ({LONGER}): also keep what got most attention. "
+        f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} right, "
+        f"{newest_name} {percent(longer_shares[NEWEST])}.",
+        f"FD-KVC gets {published} right in service dialogs, {plain} without its reinforcement "
+        "(α₀ = 0).",
     )
 
 

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from fdkvc.core.parameters import written
-from fdkvc.models.judged import judged_sentence, second_model_sentence
+from fdkvc.models.judged import judged_findings, second_model_sentence
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.ui import fields
@@ -18,8 +18,10 @@ FIRST = ("sink", "h2o", "fd-kvc", "weighted-recency", "surprisal", "messages")
 
 def show_judged(page: str) -> None:
     """Say which policy to use, and show what each costs a pretrained model."""
-    lead, details = judged_sentence().split(". ", 1)
-    st.markdown(Markdown("**{}.** {} {}").format(lead, details, second_model_sentence()))
+    lead, *findings = judged_findings()
+    st.markdown(Markdown("**{}**").format(lead))
+    items = [Markdown("- {}").format(text) for text in (*findings, second_model_sentence())]
+    st.markdown(Markdown("\n").join(items))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
     with st.expander("All measurements"):
         st.caption(plain(judged.ABOUT), help=help_on(judged.ABOUT))

@@ -12,7 +12,7 @@ from fdkvc.models.judged import (
     LONGER,
     SHIPPED,
     UNREINFORCED,
-    judged_sentence,
+    judged_findings,
     judged_table,
     planned_ways,
     right_rows,
@@ -44,7 +44,7 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     table = planned_ways().query("metric == 'values_right_of_full'")
     shares = table.set_index(["sample", "decides", "policy"])["mean"]
 
-    words = judged_sentence()
+    words = " ".join(judged_findings())
     for sample, decides, name in (
         ("SGD", "head", "sink"),
         ("SGD", "model", MESSAGES),
@@ -59,7 +59,7 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     assert best.policy == "sinks(regions)"
     assert best.ci_low < newest < best["mean"], "so its interval includes what is recommended"
     low, high = (f"{100 * end:.0f}" for end in (best.ci_low, best.ci_high))
-    assert f"(By region + sinks 79 %, whose interval, {low} % to {high} %, includes that)" in words
+    assert f"with By region + sinks, 79 % ({low} % to {high} %)" in words
     assert shares["SGD", "model", MESSAGES] < newest
     assert shares[LONGER, "model", COMPARED] > shares[LONGER, "model", "sink"]
 
