@@ -17,8 +17,8 @@ PAGE = "step"
 
 with page(
     PAGE,
-    "A language model remembers a dialog in a cache, which has room for only so many tokens. "
-    "Watch, turn by turn, how a policy scores them and evicts those that score lowest.",
+    "Each square is a token of a made-up dialog, its letter the topic. The cache has room for only "
+    "so many: watch, turn by turn, how a policy scores them and evicts those that score lowest.",
     adopt=sidebar.adopt_link,
     staged=True,
 ) as shown:

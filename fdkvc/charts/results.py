@@ -93,7 +93,11 @@ def _budget_axis(budgets: Sequence[float]) -> alt.X:
     values = [digit * 10**power for power in powers for digit in (1, 1.5, 2, 3, 4, 5, 7)]
     scale = alt.Scale(type="log", domain=[low / room, high * room], nice=False)
     axis = alt.Axis(
-        title="tokens", values=values, grid=False, format=",d", labelOverlap="greedy"
+        title="tokens (logarithmic)",
+        values=values,
+        grid=False,
+        format=",d",
+        labelOverlap="greedy",
     )
     return alt.X("budget:Q", scale=scale, axis=axis)
 

@@ -60,7 +60,8 @@ def heading(result: Forgot) -> str:
     counted = ""
     if any(compaction.recorded):
         sizes = [f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded]
-        counted = f"; by the agent's own count {' → '.join(sizes)}"
+        own_count = " → ".join(sizes)
+        counted = f"; by the agent's own count, with its prompt and tools, {own_count}"
     stayed = session.tokens_of(compaction.stayed)
     return (
         f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → "
@@ -107,17 +108,10 @@ def returned_sentence(result: Forgot) -> str:
     if not lost:
         return ""
     returned = sum(need.giver >= 0 for need in lost)
-    words = f"{count(len(lost), 'value')} had left"
-    if not returned:
-        return f"{words}; none came back before use."
+    words = f"Of {count(len(lost), 'value')} that had left, {returned:,} came back before use"
     if returned == len(lost):
-        return f"{words}; all came back before use."
-    unseen = len(lost) - returned
-    verb = "was" if unseen == 1 else "were"
-    return (
-        f"{words}: {returned:,} came back before use, {unseen:,} {verb} used "
-        "without coming back."
-    )
+        return f"{words}."
+    return f"{words}; of {len(lost) - returned:,} the log shows no return."
 
 
 def redone_sentence(fitted: Fitted) -> str:
@@ -140,10 +134,11 @@ def failures_sentence(result: Forgot) -> str:
     if not failures:
         return ""
     similar = sum(failure.has_namesake for failure in failures)
-    words = "with a path or id that does not exist and that no text before had"
+    words = "over a path or id that does not exist and that no text before had"
     namesakes = ""
     if similar:
-        namesakes = f"; {similar:,} of them with the name of a file in another folder"
+        which = "" if len(failures) == 1 else f" for {similar:,} of them"
+        namesakes = f";{which} it had the file's name in another folder"
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
@@ -241,11 +236,11 @@ def instruction(result: Forgot) -> str:
         if way.label == LISTED and any(way.holds):
             pairs = zip(way.holds, recorded, strict=True)
             both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
-            list_words = f"With such a list of {way.tokens:,} tokens beside it"
-            gain = f" {list_words}, it would have held {both}.{gain}"
+            named = "A list of what the user and the agent's calls had named"
+            gain = f" {named}, {way.tokens:,} tokens beside it, would have held {both}.{gain}"
         elif way.policy == CLEARED and sum(way.holds) > sum(recorded):
             edit = CLEARING_EDIT.format(result.compaction.recorded[0] or result.before)
-            gain += f" Clearing results would hold more too; in Anthropic's API: {edit}."
+            gain += f" Clearing results would hold more too; in Anthropic's API: `{edit}`."
     lead = f"Lost: {', '.join(losses)}. " if losses else ""
     return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 
@@ -263,9 +258,9 @@ def _way_cells(fitted: Fitted, prices: Prices) -> dict[str, str]:
         "way": fitted.label,
         "tokens": f"{fitted.tokens:,}",
         "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
-        "repeated": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
+        "repeated (tokens)": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
         "read again": f"{fitted.read_again:,}",
-        "pays after": paid(fitted, prices),
+        "pays after requests": paid(fitted, prices),
         **({} if reading is None else {RIGHT_AND_LIKELY: reading.cell}),
     }
 

@@ -136,7 +136,7 @@ def judged_findings() -> tuple[str, ...]:
     shares = rows.set_index("policy")["mean"]
     named_shares = shares[[NEWEST, MESSAGES, "fd-kvc", UNREINFORCED]]
     newest, dropped, published, plain = map(percent, named_shares)
-    newest_name = read_policy(NEWEST).title
+    newest_name, attentive_name = (read_policy(name).title for name in (NEWEST, COMPARED))
     best = rows.iloc[0]
     best_share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
     longer = planned_ways().query(
@@ -144,16 +144,16 @@ def judged_findings() -> tuple[str, ...]:
     )
     longer_shares = longer.set_index("policy")["mean"]
     return (
-        f"Keep the first four tokens and the newest ({newest_name}).",
+        f"In service dialogs keep the first four tokens and the newest ({newest_name}); in long "
+        f"conversations full of tool calls also what got most attention ({attentive_name}).",
         f"Service dialogs ({FIRST}), with room for {ENTRIES} tokens: of the values that SmolLM2 "
-        f"gets right with the full cache, it then gets right {newest}; with the oldest messages "
-        f"dropped, {dropped}; with {read_policy(best.policy).title}, {best_share} ({low} to "
-        f"{high}).",
-        f"Long conversations full of tool calls ({LONGER}): also keep what got most attention. "
-        f"{read_policy(COMPARED).title} gets {percent(longer_shares[COMPARED])} right, "
-        f"{newest_name} {percent(longer_shares[NEWEST])}.",
-        f"FD-KVC gets {published} right in service dialogs, {plain} without its reinforcement "
-        "(α₀ = 0).",
+        f"gets right with the full cache, {newest} stay right; with the oldest messages dropped, "
+        f"{dropped}; with {read_policy(best.policy).title}, {best_share} ({low} to {high}).",
+        f"Long conversations full of tool calls ({LONGER}): with {attentive_name} "
+        f"{percent(longer_shares[COMPARED])} stay right, with {newest_name} "
+        f"{percent(longer_shares[NEWEST])}.",
+        f"With FD-KVC {published} stay right in service dialogs, {plain} without its "
+        "reinforcement (α₀ = 0).",
     )
 
 

@@ -141,7 +141,7 @@ export class Transcript {
     const chips = values.flatMap(([what, lost, token]) => lost.map((words, k) => make('span', {
       className: words ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted',
       'data-lane': k, 'data-token': token,
-    }, make('b', {}, what), words ? ` ✗ ${words}` : ' ✓ held')));
+    }, make('b', {}, what), words ? ` ✗ ${words}` : ' ✓ held then')));
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
   }
 

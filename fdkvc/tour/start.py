@@ -55,10 +55,10 @@ def show(page: Page) -> None:
     head, lane, lost = moment()
     open_on(page, lane.dialogs, lambda: (lost.demand.turn, lost.mentions[-1][0]))
     with st.container(key="headline"):
-        st.header("Why was a word forgotten? Click one", anchor=False)
+        st.header("Another dialog: why was a word forgotten? Click one", anchor=False)
         st.markdown(plain(headline(DEMANDS["call"], head.recording, lane, lost)))
     st.caption(
-        "In this example scores come from the letters of words, not from their meaning, so they "
-        "reflect age and chance. The page Dialogs can use a language model's."
+        "FD-KVC is the policy of the paper that this lab checks. No model reads this dialog: "
+        "scores compare the spelling of words, so see how it decides, not how well."
     )
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None)

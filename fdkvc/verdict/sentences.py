@@ -46,6 +46,9 @@ NEWEST = (*SIMPLEST[:4], "fifo")
 ROWS = 4
 """Of the short table."""
 
+SIZE, REREAD = "tokens (of a conversation)", "tokens read again"
+"""Heads of columns."""
+
 
 def card_sentences(card: Card) -> tuple[str, ...]:
     """Return what is lost today, if that is known, what to set, and how sure that is."""
@@ -62,7 +65,9 @@ def today_sentence(loss: TodayLoss) -> str:
     counted = loss.count
     if not loss.longer:
         limit = count(loss.today.tokens, "token")
-        return f"Today you lose nothing: no conversation has more than {limit}."
+        return (
+            f"Today nothing is lost at {limit}: the longest conversation has {loss.longest:,}."
+        )
     if not counted.values:
         longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
         return f"Today you lose text of {longer}; no call says which of it mattered."
@@ -91,7 +96,8 @@ def setting_sentence(card: Card) -> str:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
     if card.today is not None and card.today.count.kept >= card.target:
-        lead = f"Today's limit keeps what you ask for. To store less, s{lead[1:]}"
+        kept = percent(card.today.count.kept)
+        lead = f"Keep today's limit: {kept} of the values stay. To store less, s{lead[1:]}"
         if best.values is not None and best.values.lost > card.today.count.lost:
             lead += (
                 f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
@@ -144,7 +150,8 @@ def _no_setting(card: Card) -> str:
         saved = max(round(card.tokens - best.slots), 0)
         bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
         why = (
-            f"“{way_words(best.policy)}” would save {count(saved, 'token')}, less than {bound}"
+            f"“{way_words(best.policy)}” would save {count(saved, 'token')}, and under {bound} "
+            "is too little gain"
         )
     return f"It does not pay to evict here, keep all {card.tokens:,.0f} tokens: {why}."
 
@@ -200,9 +207,9 @@ def certainty_sentence(card: Card) -> str:
         return ""
     if word == GUESS:
         kinds = f"{count(card.dialogs, 'conversation')} of {count(card.clusters, 'kind')}"
-        parts.append(f"it rests on {kinds}, fewer than {MIN_CLUSTERS}")
+        parts.append(f"it rests on {kinds}, where {MIN_CLUSTERS} kinds are needed")
     if read is None:
-        parts.append("no model has read them, so a value counts as kept while its words stay")
+        parts.append("no model was run, so a value counts as kept while its words stay")
     else:
         among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
         among += " that can be checked"
@@ -223,7 +230,8 @@ def certainty_sentence(card: Card) -> str:
         parts.append("its size is estimated without a model")
     source = read_policy(best.policy).core.source if best is not None else ""
     if source.startswith(FITTED):
-        parts.append(f"this way was {source.removeprefix(FITTED)}")
+        data = source.removeprefix(FITTED)
+        parts.append(f"this way was {data}, so other dialogs may lose more")
     lead = f"How sure: {word}. {_sentence(parts)}"
     return f"{lead} {promise_sentence(card)}".strip()
 
@@ -321,8 +329,8 @@ def short_grid(card: Card) -> Grid:
         rows[0][0] += " ←"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
-    heads = ["way", "tokens", "read again", "values kept", "how sure", "drawback"]
-    unsaid = {"read again": "–", "how sure": way_certainty(best), "drawback": ""}
+    heads = ["way", SIZE, REREAD, "values kept", "how sure", "drawback"]
+    unsaid = {REREAD: "–", "how sure": way_certainty(best), "drawback": ""}
     return Grid(heads, rows).without_same(unsaid)
 
 
@@ -346,8 +354,8 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
 def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
-    size = _size_cell(card, loss.today.tokens)
     reread = _reread_cell(loss.reread)
+    size = f"{loss.today.tokens:,}"
     return [f"today: {name}", size, reread, values, BY_WORDS if values else "", ""]
 
 
@@ -356,7 +364,7 @@ def _reread_cell(tokens: float) -> str:
 
 
 def _size_cell(card: Card, size: int) -> str:
-    return f"{size:,} ({percent(min(size / card.tokens, 1.0))})"
+    return f"{size:,} ({percent(size / card.tokens)})"
 
 
 def _values_cell(counted: ValueCount) -> str:
@@ -419,7 +427,7 @@ def card_grid(card: Card) -> Grid:
             size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
         read = "" if candidate.reading is None else candidate.reading.cell
         rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
-    return Grid(["way", "tokens", "read again", RIGHT_AND_LIKELY, "forgets", "policy"], rows)
+    return Grid(["way", SIZE, REREAD, RIGHT_AND_LIKELY, "forgets", "policy"], rows)
 
 
 def settings(card: Card) -> dict[str, str]:

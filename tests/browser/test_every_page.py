@@ -25,7 +25,7 @@ SIDEBAR = {
     "Start": [],
     "Step through": ["Policy", "Wrapper", "Scenario", "Seed", "Budget"],
     "Compare": ["Policies", "Scenario", "Seed", "Budget"],
-    "Dialogs": ["File", "Policies"],
+    "Dialogs": ["File", "Policies in the transcript"],
     "Answers": ["Policies", "Begin with", "Budget"],
     "Benchmark": ["Scenarios", "Seed", "Budget"],
     "Story": [],

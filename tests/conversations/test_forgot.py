@@ -110,7 +110,7 @@ def test_a_session_forgot_what_is_written_beside_it(name: str) -> None:
         ("calls_with_a_path_that_does_not_exist_are_said", "2 calls failed"),
         ("the_users_rules_stand_word_for_word_or_not", "Of 3 sentences"),
         (LIST_CASE, "Lost: 3 paths, 1 id."),
-        (LIST_CASE, "it would have held 3 of 4 values"),
+        (LIST_CASE, "would have held 3 of 4 values"),
     ],
 )
 def test_a_note_says_what_was_forgotten(name: str, words: str) -> None:
@@ -377,8 +377,8 @@ def test_what_a_list_would_have_held_is_said_only_if_it_holds_something() -> Non
     assert any(listed.holds)
     empty = replace(listed, holds=(False,) * len(listed.holds))
 
-    assert "With such a list" in instruction(result)
-    assert "With such a list" not in instruction(replace(result, ways=(*others, empty)))
+    assert "A list of what" in instruction(result)
+    assert "A list of what" not in instruction(replace(result, ways=(*others, empty)))
 
 
 def test_the_sessions_of_a_folder_are_summed_by_project(

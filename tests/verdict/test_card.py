@@ -34,6 +34,7 @@ from fdkvc.verdict.sentences import (
     GUESS,
     MEASURED,
     PARTLY,
+    SIZE,
     card_grid,
     card_record,
     card_sentences,
@@ -118,7 +119,7 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
     assert "takes this project's cache in transformers" in others
     assert lead.startswith("Set 100 tokens of SmolLM2 (10 % of a conversation): evict entries")
     assert "kB" not in lead, "SmolLM2's tokens tell no bytes of another model"
-    assert f"How sure: {BY_WORDS}. No model has read them" in basis
+    assert f"How sure: {BY_WORDS}. No model was run" in basis
     assert "tuned on the Schema-Guided" in basis
     assert "you asked for 95 %" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
@@ -134,7 +135,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
     assert card.best is not None
     assert card.best.values == ValueCount(40, 1000, 8, 8)
     for lost, words in (
-        (31, "Today's limit keeps what you ask for. To store less, set 100 tokens"),
+        (31, "Keep today's limit: 97 % of the values stay. To store less, set 100 tokens"),
         (31, "which loses 40 of 1,000 values"),
         (51, "Set 100 tokens"),
     ):
@@ -204,7 +205,7 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
         card = find_card([read_policy("sink")], tables, [tokens], SHAPE, 0.95, "SmolLM2")
         assert card.pays == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
-        assert ("less than 256 tokens" in card_sentences(card)[0]) != pays
+        assert ("under 256 tokens" in card_sentences(card)[0]) != pays
     never = card_of({"sink": (0.1, 0.2, 0.3)})
     assert never.best is None
     assert "no way tried keeps 95 %" in card_sentences(never)[0]
@@ -219,7 +220,7 @@ def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     assert card.best is not None
     assert card.best.policy == "sink"
     assert [row[0] for row in short_grid(card).rows] == ["Sink+Window ←"]
-    assert short_grid(card).heads == ["way", "tokens", "values kept"], "the rest is said above"
+    assert short_grid(card).heads == ["way", SIZE, "values kept"], "the rest is said above"
     assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "Sink+Window ←"]
     assert not table_note(card)
     scores = {"sinks(h2o)": Reading(20, 20, 0.01, 5), "sink": Reading(10, 20, 0.5, 5)}

@@ -78,7 +78,7 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
     )
     boundaries = " <b>1</b>compaction" if has_boundary else ""
     boundaries += ' <i class="back"></i>repeats what had left' if returning else ""
-    highest_words = f"highest: {count(highest, 'token')}"
+    highest_words = f"tallest column: {count(highest, 'token')}"
     return (
         f'<div class="session-filling" role="img" aria-label="{label}">{"".join(spans)}</div>'
         f'<small class="session-sources">{legend}{boundaries}; {highest_words}</small>'

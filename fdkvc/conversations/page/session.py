@@ -199,10 +199,10 @@ def show_session(
                 st.rerun()
             _draw(scope, session, columns, job, read)
 
+        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
         parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread)
         for note in (*session.notes, *([f"Not read: {parts}."] if parts else [])):
             st.caption(plain(note))
-        st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
 
 
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
@@ -272,50 +272,47 @@ def _draw(
     cards: Sequence[CompactionCard] = job.latest or ()
     if not session.compactions:
         return
-    bar = st.container()
+    answer = st.container()
     chosen = 0
     has_several = len(session.compactions) > 1
     if has_several:
         places = reversed(range(len(session.compactions)))  # the newest is open
         labels = {str(place): f"Compaction {place + 1}" for place in places}
-        # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
-        state = {"persist_state": "session"}
-        chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
+        with answer:
+            words = "**This session was compacted {:,} times.** What did it forget?"
+            st.markdown(Markdown(words).format(len(session.compactions)))
+            # Persistent, so that a click is not lost that comes as the job ends and the page is
+            # rerun.
+            state = {"persist_state": "session"}
+            chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
     losses_scope = scope
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     returning = frozenset(chain.from_iterable(card.returning for card in cards))
-    with bar:
-        if has_several:
-            st.markdown(
-                Markdown(
-                    "**This session was compacted {:,} times.** What did it forget?"
-                ).format(len(session.compactions))
-            )
-        st.html(filling_html(columns, moment, returning))
-        _choose_message(f"{scope}/message", len(session.messages))
+    card = read(chosen, cards[chosen]) if chosen < len(cards) else None
+    if card is not None:
+        with answer:
+            _draw_losses(scope, card)
+    st.html(filling_html(columns, moment, returning))
+    _choose_message(f"{scope}/message", len(session.messages))
     if has_several and len(cards) == len(session.compactions):
         losses = {
             f"compaction {place}": card.kinds for place, card in enumerate(cards, start=1)
         }
         show_chart(losses_scope, "losses", losses_chart(losses, page_theme()))
-    if chosen < len(cards):
-        _draw_card(scope, read(chosen, cards[chosen]))
+    if card is not None:
+        _draw_card(card)
     _draw_moment(scope, session, moment, loss, returning)
 
 
-def _draw_card(scope: str, card: CompactionCard) -> None:
-    """Draw a card, with a button for each of its losses."""
+def _draw_losses(scope: str, card: CompactionCard) -> None:
+    """Say what was forgotten, with a button for each of the worst losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
-    st.caption(Markdown("\n").join(map(Markdown("- {}").format, card.notes)))
-    if card.ways.rows:
-        show_grid(card.ways, "What each way keeps of the same text at the same size")
     if card.losses:
         hidden = card.lost - len(card.losses)
         others = f", and {hidden:,} more" if hidden else ""
-        st.caption(
-            plain(f"What was lost{others}: a click shows where it was given and needed.")
-        )
+        words = f"Lost word for word{others}: a click shows where it was given and needed."
+        st.caption(plain(words))
     for place, (need, words) in enumerate(card.losses):
         st.button(
             Markdown("**{}** {}").format(clipped(need.value, 48), words),
@@ -325,6 +322,13 @@ def _draw_card(scope: str, card: CompactionCard) -> None:
             on_click=_go_to,
             args=(scope, need),
         )
+
+
+def _draw_card(card: CompactionCard) -> None:
+    """Draw what followed and what it cost, and what other ways keep."""
+    st.caption(Markdown("\n").join(map(Markdown("- {}").format, card.notes)))
+    if card.ways.rows:
+        show_grid(card.ways, "What each way keeps of the same text at the same size")
     with st.expander("What these columns count"):
         st.caption(plain(card.note))
 

@@ -49,18 +49,20 @@ ABOUT = (
 @cache
 def judged_chart(theme: Theme) -> Spec:
     """Return the share of values right with each policy on the first data, with its interval."""
-    subtitle = f"% of those right with the full cache; {FIRST}, {ENTRIES} tokens"
-    return _policies_chart(right_rows(), TITLE, subtitle, theme)
+    return _policies_chart(right_rows(), TITLE, "% of those right with the full cache", theme)
 
 
 @cache
 def changed_chart(theme: Theme) -> Spec:
     """Return the share of next tokens that each policy changes, with its interval."""
-    subtitle = f"% of its likeliest next tokens; {FIRST}, {ENTRIES} tokens"
-    return _policies_chart(changed_rows(), CHANGED_TITLE, subtitle, theme)
+    return _policies_chart(
+        changed_rows(), CHANGED_TITLE, "% of its likeliest next tokens", theme
+    )
 
 
-def _policies_chart(rows: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
+def _policies_chart(rows: pd.DataFrame, title: str, unit: str, theme: Theme) -> Spec:
+    sample = f"{rows.n.max()} dialogs of {FIRST}, {ENTRIES} tokens"
+    subtitle = f"{unit}; {sample}; lines: 95 % intervals"
     dots = 100 * rows[["mean", "ci_low", "ci_high"]]
     dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
     return dots_chart(dots, title, subtitle, theme)

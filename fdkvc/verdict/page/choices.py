@@ -73,7 +73,12 @@ BUDGET = replace(
     high=MAX_SHOWN_BUDGET,
     follows=False,
 )
-POLICIES = replace(LANES, choices=ALL_POLICIES, default=("fifo", "h2o", "fd-kvc"))
+POLICIES = replace(
+    LANES,
+    label="Policies in the transcript",
+    choices=ALL_POLICIES,
+    default=("fifo", "h2o", "fd-kvc"),
+)
 WHOSE = Field("Show", name="look", default="", read=read_name)
 VIEW = Field(
     "View",
