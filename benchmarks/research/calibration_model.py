@@ -2,7 +2,7 @@
 
     python -m benchmarks.research.calibration_model MODEL OUT.csv SGD.json AIRLINE.json …
 
-Of each file's conversations with more than three calls, four draws of sixteen are taken by a seed.
+Of each file's conversations with more than three calls, six draws of sixteen are taken by a seed.
 The card is made from eight, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the
 model reads for a minute, the default. Then it reads the other eight, up to 12,000 tokens of them,
 at the recommended size, and at that which words alone recommended, where that is another. The card
@@ -11,7 +11,7 @@ card is appended to OUT.csv, with which a later run goes on. Prints a table.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -26,13 +26,13 @@ from fdkvc.models.loaded import NamedModel
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.policies import read_policy
 from fdkvc.runs.grid import Grid
-from fdkvc.verdict.card import Card, Way, ways_for
+from fdkvc.verdict.card import Card, ways_for
 from fdkvc.verdict.checked import Sized, read_card, readings_of, sample_of
 from fdkvc.verdict.model_shape import SHAPES
 from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.sentences import certainty
 
-FILES, OF, WORKERS, REST_TOKENS = 4, 16, 2, 12_000
+FILES, OF, WORKERS, REST_TOKENS = 6, 16, 2, 12_000
 """Draws of each file, conversations of a draw, cores, and tokens of the others."""
 
 COLUMNS = (
@@ -74,18 +74,24 @@ def promise_of(card: Card) -> tuple[float, float]:
 
 
 def right_of(
-    way: Way, model: LanguageModel, dialogs: Sequence[Transcript], lengths: dict[str, int]
-) -> tuple[int, int]:
-    """Return how many values stay right under a way in other dialogs, of how many."""
-    assert way.size is not None
-    run = Sized((read_policy(way.policy),), (way.size,), sizes=(way.size,))
+    sizes: Mapping[str, int],
+    model: LanguageModel,
+    dialogs: Sequence[Transcript],
+    lengths: dict[str, int],
+) -> dict[str, tuple[int, int]]:
+    """Return how many values stay right in other dialogs, and of how many, by policy.
+
+    Each has its size; (0, 0) where nothing is evicted.
+    """
+    right = dict.fromkeys(sizes, (0, 0))
     if not dialogs:
-        return 0, 0
+        return right
+    policies = tuple(map(read_policy, sizes))
+    run = Sized(policies, tuple(sorted({*sizes.values()})), sizes=tuple(sizes.values()))
     table = run_answers(run, model, dialogs, workers=WORKERS)
-    readings = readings_of(table, lengths)
-    if way.policy not in readings:  # nothing is evicted
-        return 0, 0
-    return readings[way.policy].right, readings[way.policy].values
+    for policy, reading in readings_of(table, lengths).items():
+        right[policy] = reading.right, reading.values
+    return right
 
 
 def tried(dialogs: Sequence[Transcript], named: NamedModel) -> tuple[object, ...]:
@@ -99,15 +105,21 @@ def tried(dialogs: Sequence[Transcript], named: NamedModel) -> tuple[object, ...
     if best is None or best.size is None or not card.pays:
         return ("", 0, card.tokens, False, certainty(card), *[None] * 8, perf_counter() - began)
     model = named.answering_model
-    sizes = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in rest}
-    rest = sample_of(rest, sizes, best.size, REST_TOKENS)
-    lengths = {dialog.name: sum(sizes[dialog.name][: len(dialog.turns)]) for dialog in rest}
-    right = right_of(best, model, rest, lengths)
+    tokens = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in rest}
+    rest = sample_of(rest, tokens, best.size, REST_TOKENS)
+    lengths = {dialog.name: sum(tokens[dialog.name][: len(dialog.turns)]) for dialog in rest}
+    words_size = None if words is None else words.size
+    sizes_read = {best.policy: best.size}
+    if words is not None and words_size is not None:
+        sizes_read = {words.policy: words_size} | sizes_read
+    all_right = right_of(sizes_read, model, rest, lengths)
+    right = all_right[best.policy]
     words_cells: tuple[object, ...] = None, None, None, None
-    if words is not None and words.size is not None:
-        same = (words.policy, words.size) == (best.policy, best.size)
-        words_right = right if same else right_of(words, model, rest, lengths)
-        words_cells = words.policy, words.size, *words_right
+    if words is not None and words_size is not None:
+        words_right = all_right[words.policy]
+        if words.policy == best.policy and words_size != best.size:
+            words_right = right_of({words.policy: words_size}, model, rest, lengths)[words.policy]
+        words_cells = words.policy, words_size, *words_right
     setting = best.policy, best.size, card.tokens, best.sized_by_model, certainty(card)
     return (*setting, *promise_of(card), *right, *words_cells, perf_counter() - began)
 

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.charts.timeline import Line
 from fdkvc.core.words import written_bytes
-from fdkvc.engine.metrics import cache_bytes, default_metrics
+from fdkvc.engine.metrics import METRICS, cache_bytes, default_metrics
 from fdkvc.explain.narrate import StepStory, narrate
 from fdkvc.player.run import StageRun
 from fdkvc.ui.glossary import show_glossary
@@ -59,14 +59,18 @@ def figures(run: StageRun, turn: int, ghost: Ghost = NO_GHOST) -> str:
         if ghost.run is not None and line.field in ghost.run.turns:
             value = float(ghost.run.turns[line.field].iloc[turn])
             notes.append(f"{ghost.called}: <b>{line.words(value)}</b>")
-        panels.append((line.label, line.words(float(values.iloc[turn])), notes))
+        is_metric = line.field in METRICS
+        meaning = METRICS[line.field].help if is_metric else STATES.get(line.label, "")
+        panels.append((line.label, meaning, line.words(float(values.iloc[turn])), notes))
     bytes_ = cache_bytes(run.trace, run.dialogs, turn)
     note = f"of {written_bytes(bytes_.full_cache)} with all entries"
-    panels.append(("Keys and values", written_bytes(bytes_.keys + bytes_.values), [note]))
-    cells = "".join(
-        f"<div><small>{name}</small><b>{value}</b>{''.join(map('<i>{}</i>'.format, notes))}</div>"
-        for name, value, notes in panels
-    )
+    stored = written_bytes(bytes_.keys + bytes_.values)
+    panels.append(("Keys and values", "What the cache stores.", stored, [note]))
+    cells = ""
+    for name, meaning, figure, notes in panels:
+        lines = "".join(map("<i>{}</i>".format, notes))
+        title = escape(meaning)
+        cells += f'<div title="{title}"><small>{name}</small><b>{figure}</b>{lines}</div>'
     place_words = f"Turn {turn} of {run.dialogs.turns - 1}"
     return f'<div class="figures" role="status" aria-label="{place_words}">{cells}</div>'
 
