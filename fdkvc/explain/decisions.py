@@ -347,7 +347,7 @@ def explain(
     >>> for words in sentences(why):
     ...     print(words)
     Token 7 was evicted in turn 1 because the cache was full.
-    Its score of 7 ranked 57th of 64, and 56 were kept.
+    Its score of 7 (position) ranked 57th of 64, and 56 were kept.
     The last kept entry scored 8, 1 more.
     """
     view = turn_view(trace, dialogs, row, turn)
@@ -503,7 +503,8 @@ def _why_the_threshold_evicted_it(why: Explanation) -> Iterator[str]:
 def _standing(why: Explanation) -> str:
     """Say where the score ranked, and how many slots there were."""
     view = why.view
-    score = f"its score of {_score(why)} ranked"
+    names = [*map(view.policy.quantity_name, why.terms)]
+    score = f"its score of {_score(why)}{f' ({names[0]})' if len(names) == 1 else ''} ranked"
     slots = view.kept.sum()
     free = (view.kept & ~view.protected).sum()
     if free == slots:
