@@ -329,7 +329,7 @@ def short_grid(card: Card) -> Grid:
         rows[0][0] += " ←"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
-    heads = ["way", SIZE, REREAD, "values kept", "how sure", "drawback"]
+    heads = ["way", "values kept", SIZE, REREAD, "how sure", "drawback"]
     unsaid = {REREAD: "–", "how sure": way_certainty(best), "drawback": ""}
     return Grid(heads, rows).without_same(unsaid)
 
@@ -343,9 +343,9 @@ def _is_listed(candidate: Way) -> bool:
 def _short_row(card: Card, candidate: Way) -> list[str]:
     return [
         way_words(candidate.policy),
+        "" if candidate.values is None else _values_cell(candidate.values),
         _size_cell(card, candidate.size or 0),
         _reread_cell(candidate.reread),
-        "" if candidate.values is None else _values_cell(candidate.values),
         _how_sure(candidate),
         ", ".join(drawbacks(candidate)),
     ]
@@ -356,7 +356,7 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     values = _values_cell(loss.count)
     reread = _reread_cell(loss.reread)
     size = f"{loss.today.tokens:,}"
-    return [f"today: {name}", size, reread, values, BY_WORDS if values else "", ""]
+    return [f"today: {name}", values, size, reread, BY_WORDS if values else "", ""]
 
 
 def _reread_cell(tokens: float) -> str:
@@ -420,7 +420,7 @@ def card_grid(card: Card) -> Grid:
     """Return the table of all ways with their policies, the recommended one marked."""
     rows = []
     for candidate in card.ways:
-        name, size, reread, *_ = _short_row(card, candidate)
+        name, _, size, reread, *_ = _short_row(card, candidate)
         if candidate == card.best and card.pays:
             name += " ←"
         if candidate.size is None:

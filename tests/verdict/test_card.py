@@ -220,7 +220,7 @@ def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     assert card.best is not None
     assert card.best.policy == "sink"
     assert [row[0] for row in short_grid(card).rows] == ["Sink+Window ←"]
-    assert short_grid(card).heads == ["way", SIZE, "values kept"], "the rest is said above"
+    assert short_grid(card).heads == ["way", "values kept", SIZE], "the rest is said above"
     assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "Sink+Window ←"]
     assert not table_note(card)
     scores = {"sinks(h2o)": Reading(20, 20, 0.01, 5), "sink": Reading(10, 20, 0.5, 5)}
