@@ -125,7 +125,7 @@ class Claim:
 
 
 _BY_PROJECTION = (
-    "The printed alignments are as small as those of unrelated vectors, and the paper's own tests "
+    "The printed alignments are close to those of unrelated vectors, and the paper's own tests "
     "find no clear difference. Measured with the value matrix, which makes the output of attention."
 )
 

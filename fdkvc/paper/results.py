@@ -34,7 +34,7 @@ from fdkvc.runs.record import Record
 
 ALIGNMENT = (
     "Alignment is with the topic projected by the value matrix. The published alignments\n"
-    "are as small as those of unrelated vectors, and the paper's t-tests find no difference\n"
+    "are close to those of unrelated vectors, and the paper's t-tests find no difference\n"
     "(Section 5.6)."
 )
 

@@ -20,7 +20,7 @@ DIFFERS = "≠"
 EQUIVALENT = "≈"
 """Marks a figure that is equivalent to the baseline's; see `fdkvc.engine.summary.verdict_on`."""
 
-PLACES = f"{FIRST} best of its column, {TIED} not distinguishable from it"
+PLACES = f"{FIRST} best of its column, {TIED} tied for best"
 """What the marks of first places mean."""
 
 

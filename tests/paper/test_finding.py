@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from fdkvc.paper.page.claims_html import claims_html
-from fdkvc.paper.replication.claims import claim_results
+from fdkvc.paper.published import LATE_ALIGNMENT
+from fdkvc.paper.replication.claims import claim_results, found_words
 from fdkvc.paper.replication.finding import FEWEST_VARYING, changed_verdicts, finding, finding_text
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
@@ -21,12 +22,36 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     claims = Counter(result.verdict for result in claim_results(study))
     head, more = finding(study)
 
-    assert f"{claims['holds']} of {claims.total()} claims hold" in head
-    assert "alignment is not reproduced" in head
+    assert f"{claims['holds']} of {claims.total()} hold" in head
+    assert "0 of 42 alignment figures" in head
     assert f"{claims['does not hold']} do not hold" in more["Claims"]
-    assert "as small as between unrelated vectors" in more["Alignment"]
+    assert "close to those of unrelated vectors" in more["Alignment"]
     dialogs = study.results.benchmark.dialogs
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
+
+
+def test_a_headline_counts_what_the_paper_says_of_itself() -> None:
+    """Table 4 prints FD-KVC third, Table 2 more than twice FIFO's turns."""
+    refuted = {
+        result.claim.key: found_words(result)
+        for result in claim_results(papers_run().study)
+        if result.refuted_by_paper
+    }
+    assert refuted == {
+        "heuristics-alignment": "FD-KVC takes place 3 of 4",
+        "heuristics-retention": "FD-KVC takes place 3 of 4",
+        "adaptation-fifo": "FD-KVC takes 2.27× FIFO's turns",
+        "fixed-point": "the highest is 1.36",
+        "hyperparameters": "6 can be set freely",
+    }
+    assert f"{len(refuted)} of the others contradict" in finding(papers_run().study)[0]
+
+
+def test_the_span_of_published_alignments_names_the_table_that_it_is_of() -> None:
+    """Tables 5 and 6 print −0.0062 and +0.0603, outside of it."""
+    figures = [figure.value for figure in LATE_ALIGNMENT.values()]
+    span = f"{min(figures):.3f} to {max(figures):.3f}"
+    assert f"of Table 1 ({span})" in finding(papers_run().study)[1]["Alignment"]
 
 
 def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mean() -> None:
@@ -44,8 +69,8 @@ def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mea
     for matrix in ("key", "query"):
         verdicts = [result.other_matrices[matrix].verdict for result in about_alignment]
         holding.append(verdicts.count("holds"))
-    head, _ = finding(study)
-    assert f"at most {max(holding)} of {len(about_alignment)} claims on alignment" in head
+    _, more = finding(study)
+    assert f"at most {max(holding)} of {len(about_alignment)} claims on it" in more["Choices"]
 
 
 def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
@@ -53,7 +78,7 @@ def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
     (tied,) = [result for result in results if result.claim.key == "tied-shift"]
     assert "with the key matrix" in claims_html([tied])
     assert "t = −0.66" in claims_html([tied])
-    assert "measured: t = 52.86; up to 1.96 would be a tie" in claims_html([tied])
+    assert "measured: FD-KVC − H2O is +0.31 (± 0.01); in a tie" in claims_html([tied])
 
 
 def test_without_a_verdict_nothing_is_found() -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted
 from fdkvc.paper.replication.claims import ClaimResult, claim_results
-from fdkvc.paper.replication.finding import finding
+from fdkvc.paper.replication.finding import CHOICES, finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
@@ -45,9 +45,10 @@ def show_answer(study: Study) -> None:
     """Say in a sentence what the run finds."""
     if not matches_paper(study.results.benchmark):
         return
-    head, _ = finding_of(study)
+    head, details = finding_of(study)
     if head:
         st.markdown(plain(head))
+        st.caption(plain(details[CHOICES]))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")
@@ -72,7 +73,6 @@ def choose_verdict(
 def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
     results = results_of(study)
-    st.session_state.setdefault(f"{page}/Claims/shown", FAILING_FIRST[0])
     verdict = choose_verdict(page, "Claims", counted(results), MARKS)
     st.caption("Click a claim for the reason, and for how sure the measurement is.")
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]

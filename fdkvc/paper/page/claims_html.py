@@ -17,19 +17,25 @@ from fdkvc.paper.replication.claims import (
 
 MARKS: dict[str | None, tuple[str, str]] = {
     "holds": ("✓", "hold"),
-    "direction only": ("◐", "hold in direction, not in size"),
+    "direction only": ("◐", "hold, figure not confirmed"),
     "does not hold": ("✗", "do not hold"),
     "open": ("?", "are undecided"),
     None: ("–", "are not judged"),
 }
 """The sign of each verdict on claims, and the verdict in words."""
 
+NAMES: dict[str | None, str] = {
+    "direction only": "holds, figure not confirmed",
+    None: "no verdict",
+}
+"""Verdicts that need other words."""
+
 STYLE = Path(__file__).with_name("claims.css").read_text("utf-8")
 
 
 def name_of(verdict: str | None) -> str:
     """Return a verdict on a claim in words."""
-    return verdict or "no verdict"
+    return NAMES.get(verdict, str(verdict))
 
 
 def counted(results: Sequence[ClaimResult]) -> dict[str | None, int]:
@@ -58,7 +64,7 @@ def _claim(result: ClaimResult) -> str:
     }
     for matrix, other_result in result.other_matrices.items():
         facts[f"with the {matrix} matrix"] = (
-            f"{measured_words(other_result)}: {other_result.verdict}"
+            f"{measured_words(other_result)}: {name_of(other_result.verdict)}"
         )
     facts["source"] = claim.source
     rows = ""
@@ -71,6 +77,8 @@ def _claim(result: ClaimResult) -> str:
     other_verdicts = {name_of(other.verdict) for other in result.other_matrices.values()}
     if other_verdicts - {name_of(verdict)}:
         measured += f"; with the other matrices: {listed(sorted(other_verdicts))}"
+    if result.refuted_by_paper:
+        measured += "; the paper's own numbers say so too"
     if claim.measure.metric in TIMES:
         why += " There is no verdict on times."
     return (

@@ -18,15 +18,15 @@ from fdkvc.paper.replication.cells import (
     verdicts_of,
 )
 from fdkvc.paper.replication.facts import Fact
-from fdkvc.paper.replication.rules import DIFFERS, LEGEND, POWER, RULES, SIGNS
+from fdkvc.paper.replication.finding import CHOICES
+from fdkvc.paper.replication.rules import COUNTED, LEGEND, POWER, RULES, SIGNS
 from fdkvc.paper.study import Study
-from fdkvc.runs.grid import html_table
+from fdkvc.runs.grid import PLACES, html_table
 from fdkvc.ui.glossary import show_glossary
 from fdkvc.ui.markdown import Markdown, plain
 
 MARKS: dict[str | None, tuple[str, str]] = {
-    verdict: (sign, "differ" if verdict == DIFFERS else verdict)
-    for verdict, sign in SIGNS.items()
+    verdict: (sign, COUNTED[verdict]) for verdict, sign in SIGNS.items()
 }
 """The sign of each verdict on figures, and the verdict in words."""
 
@@ -44,8 +44,8 @@ STYLE = Path(__file__).with_name("tables.css").read_text("utf-8") + "".join(
 def show_tables(page: str, study: Study) -> None:
     """Show how much is reproduced, and every table of the paper."""
     _, details = finding_of(study)
-    # Claims have a section of their own.
-    shown_details = [item for item in details.items() if item[0] != "Claims"]
+    # Claims have a section of their own, and choices limit all sections.
+    shown_details = [item for item in details.items() if item[0] not in ("Claims", CHOICES)]
     lines = starmap(Markdown("- **{}:** {}").format, shown_details)
     st.markdown(Markdown("\n").join(lines))
     _show_all(page, measured_tables(study))
@@ -72,8 +72,8 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
             st.markdown(plain(EXPECTED))
     st.caption(
-        "Measured ± half-width of its 95 % interval; below it, verdict, published figure and "
-        "(measured − published)."
+        "Measured ± half-width of its 95 % interval; below it, where the paper prints a figure, "
+        f"verdict (none on times), that figure and (measured − published). {PLACES}."
     )
     st.html(f"<style>{STYLE}</style>")
     if verdict != EVERY:

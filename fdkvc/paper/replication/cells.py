@@ -82,10 +82,10 @@ def figure_words(fact: Fact) -> str:
     >>> figure_words(Fact("", "", "", "mean", 600, 4.0, low=4.0, high=5.0))
     '4.00 (4.00 to 5.00)'
     >>> figure_words(Fact("", "", "", "mean", 600, 16.0, low=16.0, high=16.0, never=True))
-    'never (> 16)'
+    'never (counts as 16)'
     """
     if fact.never:
-        return f"never (> {fact.mean:.0f})"
+        return f"never (counts as {fact.mean:.0f})"
     unit = unit_named(fact.metric)
     text = unit.write(fact.mean)
     if math.isnan(fact.low) or fact.low == fact.high:

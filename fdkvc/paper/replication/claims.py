@@ -62,6 +62,8 @@ class Measurement:
     """Standard deviation over dialogs; 0 if it is not a mean."""
     candidates: tuple[float, ...] = ()
     """The values that the measurement does not exclude, of a quantity with a few possible ones."""
+    difference: str = ""
+    """The difference that a t is of, with its interval."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,14 @@ class ClaimResult:
     for times, which depend on the machine."""
     other_matrices: Mapping[str, "ClaimResult"] = field(default_factory=dict)
     """The same claim with each of `OTHER_MATRICES`, if it is about alignment."""
+
+    @property
+    def refuted_by_paper(self) -> bool:
+        """Whether it does not hold, by the paper's own numbers either."""
+        if self.claim.recomputed is None:
+            return False
+        low, _, high = self.claim.recomputed
+        return self.verdict == self.claim.verdict(low, high) == "does not hold"
 
 
 def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimResult]:
@@ -183,7 +193,7 @@ def found_words(result: ClaimResult) -> str:
         return "not measured"
     values = measured.candidates or (measured.value,)
     figures = map(partial(figure_words, result.claim.measure), values)
-    return result.claim.found.format(" or ".join(figures))
+    return result.claim.found.format(measured.difference or " or ".join(figures))
 
 
 def measured_words(result: ClaimResult) -> str:
@@ -285,8 +295,10 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
     test = paired(first_values, second_values)
     if kind == "difference":
         return _of(test)
-    value = test.t if kind == "t" else test.p
-    return Measurement(value, value, value, test.n)
+    if kind == "t":
+        words = minus(f"{test.mean:+.2f} (± {test.high - test.mean:.2f})")
+        return Measurement(test.t, test.t, test.t, test.n, difference=words)
+    return Measurement(test.p, test.p, test.p, test.n)
 
 
 def _ratio(first_values: ArrayLike, second_values: ArrayLike) -> Measurement:

@@ -17,7 +17,7 @@ from fdkvc.paper.replication.claims import (
     measured_words,
 )
 from fdkvc.paper.replication.facts import BENCHMARK, Fact, facts
-from fdkvc.paper.replication.rules import DIFFERS, ONE_SIDED, OPEN, REPRODUCED, TWO_SIDED
+from fdkvc.paper.replication.rules import COUNTED, ONE_SIDED, OPEN, REPRODUCED, TWO_SIDED
 from fdkvc.paper.study import Study
 from fdkvc.runs.grid import Grid
 
@@ -35,6 +35,9 @@ _QUANTITIES = {
 """Subjects of claims that are no metrics of the tables."""
 
 NOT_REPRODUCED = "not reproduced"
+
+CHOICES = "Choices"
+"""The subject of what limits every verdict."""
 
 
 def finding(study: Study) -> tuple[str, dict[str, str]]:
@@ -60,8 +63,11 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     details = {}
     for kind, metrics in groups.items():
         if metrics:
-            parts.append(f"{listed(metrics)} {'is' if len(metrics) == 1 else 'are'} {kind}")
             rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
+            verdicts = Counter(row.verdict for row in rows)
+            open_words = f" ({verdicts[OPEN]} open)" if verdicts[OPEN] else ""
+            figures = f"{verdicts[REPRODUCED]} of {len(rows)} {listed(metrics)} figures"
+            parts.append(figures + open_words)
             words = _counted(rows)
             if kind == NOT_REPRODUCED and "alignment" in metrics:
                 words = f"{words} {size_of_alignments(study.results)}".rstrip()
@@ -69,8 +75,17 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     # 3. The headline, with the claims that hold and the figures that are open.
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
-    head = sentence(listed([*parts, f"{counts['holds']} of {len(claims)} claims hold"]))
-    head += _words_by_matrix(claims)
+    head = (
+        f"Reproduced in the tables: {listed(parts)}. Claims in the text: {counts['holds']} of "
+        f"{len(claims)} hold"
+    )
+    if refuted := sum(result.refuted_by_paper for result in claims):
+        head += f"; {refuted} of the others contradict the paper's own numbers"
+    head += "."
+    details[CHOICES] = (
+        "Where the paper leaves a choice open, this project takes one whose results match its "
+        f"tables; another may match as well.{_words_by_matrix(claims)}"
+    )
     has_open = any(fact.verdict == OPEN for fact in chain(*by_metric.values()))
     dialogs = min(map(study.results.dialogs, study.results.measured))
     if has_open and dialogs < FEWEST_VARYING:
@@ -85,7 +100,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             failed[_subject(row.claim.measure.metric)] += 1
     counted_verdicts = {
         "hold": counts["holds"],
-        "in direction only": counts["direction only"],
+        "hold (figure not confirmed)": counts["direction only"],
         "open": counts[OPEN],
         "without a verdict": counts[None],
         "do not hold": failed.total(),
@@ -109,9 +124,8 @@ def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
         results = [result.other_matrices.get(matrix, result) for result in about_alignment]
         holding.append([result.verdict for result in results].count("holds"))
     return (
-        " The paper does not say exactly how it measures alignment: whichever of the three "
-        f"possible ways it means, at most {max(holding)} of {len(about_alignment)} claims on "
-        "alignment hold."
+        " The paper does not say with which matrix it measures alignment: with each of the three, "
+        f"at most {max(holding)} of {len(about_alignment)} claims on it hold."
     )
 
 
@@ -126,7 +140,7 @@ def _counted(rows: Sequence[Fact]) -> str:
     constant = sum(row.verdict == REPRODUCED and row.constant for row in rows)
     words = []
     for verdict, number in Counter(row.verdict for row in rows).most_common():
-        words.append(f"{number} {'differ' if verdict == DIFFERS else verdict}")
+        words.append(f"{number} {COUNTED[verdict or OPEN]}")
         if verdict == REPRODUCED and constant:
             words[-1] += (
                 f" ({constant} of them come out alike in each dialog, so chance plays no part)"
@@ -158,9 +172,9 @@ def size_of_alignments(results: Results) -> str:
     if max(published) > min(measured) / 4:  # not clearly smaller than related ones
         return ""
     return (
-        f"The published ones ({_span(published)}) are as small as between unrelated vectors: "
-        f"measured with the key or the query matrix they are {_span(unrelated)}, with the value "
-        f"matrix {_span(measured)}."
+        f"The alignments of Table 1 ({_span(published)}) are close to those of unrelated vectors "
+        f"(with the key or the query matrix {_span(unrelated)}), and far from those with the value "
+        f"matrix ({_span(measured)})."
     )
 
 

@@ -77,6 +77,7 @@ def by_difference(case: Case) -> bool:
     return case.distance > TWO_SIDED * error
 
 
+CHANCE = "indistinguishable from zero"
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
 OPEN = "open"
@@ -87,7 +88,7 @@ of one population, and with ten times as many measured; tests compute them."""
 
 RULES: tuple[VerdictRule, ...] = (
     VerdictRule(
-        "indistinguishable from zero",
+        CHANCE,
         lambda case: case.chance,
         "○",
         "neutral",
@@ -139,6 +140,13 @@ LEGEND = (
 
 SIGNS = {rule.verdict: rule.sign for rule in RULES}
 """The symbol of each verdict."""
+
+COUNTED = {
+    **{verdict: verdict for verdict in SIGNS},
+    CHANCE: "published too close to zero to judge",
+    DIFFERS: "differ",
+}
+"""The words of each verdict after a number of figures."""
 
 
 def compare_case(case: Case | None) -> str | None:
