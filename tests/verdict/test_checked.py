@@ -264,6 +264,7 @@ def test_a_language_is_strange_by_the_loss_of_the_full_cache() -> None:
     with pytest.raises(ValueError, match="SmolLM2 hardly reads this language"):
         check_loss("SmolLM2", [words], strange)
     check_loss("SmolLM2", [few_words], strange)
+    check_loss("qwen-0.5b", [words], strange)
 
 
 def test_a_model_reads_each_way_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
