@@ -26,7 +26,7 @@ NEWEST_IN_SIGHT = """() => {
 
 def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:
     page.goto("/answers")
-    page.get_by_role("heading", name=re.compile("^GetWeather: the call is right")).wait_for()
+    page.get_by_role("heading", name=re.compile("make the same call as in the dialog")).wait_for()
     fifo = page.get_by_role("region", name="FIFO", exact=True)
     expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
     expect(page.get_by_role("region", name="Attention behind the word")).to_be_visible()

@@ -50,7 +50,9 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
     call = (grade_call("Find ; city = Rome", "Find ; city = Rome"),)
     wrong = (grade_call("Find ; city = Bonn", "Find ; city = Rome"),)
     called = [replace(full, calls=call), replace(lost, calls=wrong)]
-    assert headline(called) == "Find: the call is right with the full cache, and wrong with H2O"
+    assert headline(called) == (
+        "Find(Rome): the full cache makes the same call as in the dialog; H2O does not"
+    )
 
 
 def test_agreement_with_the_full_cache_is_not_called_right() -> None:
@@ -61,8 +63,9 @@ def test_agreement_with_the_full_cache_is_not_called_right() -> None:
         for cache, text in ((full, booked), (fifo, booked), (h2o, weather))
     ]
     said = headline(caches, by_full=True)
-    assert (
-        said == "Book: the call is the same as the full cache's with FIFO, and different with H2O"
+    assert said == "Book(today): FIFO makes the same call as the full cache; H2O does not"
+    assert headline([caches[0], caches[2]], by_full=True) == (
+        "Book(today): H2O does not make the same call as the full cache"
     )
     html = answers_html(caches)
     assert not {*"✓✗"} & {*html}
@@ -83,7 +86,7 @@ def test_restore_says_what_the_headline_says() -> None:
     restored = Restoration("call", right, right, "", (Attempt((), right),))
     calls = (grade_call(right, right), grade_call(city, ""))
     fifo = replace(answer("FIFO"), passages=(("call", right), ("call", city)), calls=calls)
-    assert "wrong with FIFO" in headline([replace(fifo, title="Full", calls=calls[:1]), fifo])
+    assert "FIFO does not" in headline([replace(fifo, title="Full", calls=calls[:1]), fifo])
     assert "the calls are wrong, but the first is right" in _summary(fifo, restored, right, False)
     fifo = replace(fifo, calls=calls[:1])
     assert "the call is right" in _summary(fifo, restored, right, False)

@@ -41,8 +41,8 @@ def show_model_note(key: str, name: str, parameters: int, remark: str = "") -> N
     if key == MODEL.default:
         note = (
             f"The model has {size} and was trained only on English service dialogs. It can ask, "
-            "make calls and answer in their style, but it knows nothing about the world, invents "
-            "names, times and prices, and does not show what a large model would lose."
+            "make calls and answer in their style, but it makes up what a service replies, knows "
+            "nothing about the world, and does not show what a large model would lose."
         )
     st.caption(plain(f"{note} {remark}".strip()))
 

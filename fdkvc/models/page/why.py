@@ -26,7 +26,7 @@ SHARES = {"attention if cached": "all_there", "actual attention": "attended"}
 EVICTED_WORDS = 8
 """Rows in the table of evicted words."""
 
-OTHERS = "function words and marks"
+OTHERS = "all other evicted words and marks"
 """The last row of that table."""
 
 PROMPT = -1
@@ -87,10 +87,10 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         places = top_words.passage
         places = places.where(top_words.end > answered.prompt_end, PROMPT)
         columns = _columns(top_words, [speakers[place] for place in places])
-        unreadable_words = evicted[~readable]
+        other_words = evicted.drop(top_words.index)
         others = {"word": OTHERS}
         for column, share_name in SHARES.items():
-            others[column] = percent(float(unreadable_words[share_name].sum()), 1)
+            others[column] = percent(float(other_words[share_name].sum()), 1)
         for column, cells in columns.items():
             cells.append(others.get(column, ""))
         show_grid(columns, "Evicted words that would have received attention")
@@ -131,22 +131,24 @@ def _attention_sentence(
     title = answered.conversation.titles[name]
     if name == FULL or lost.empty:
         return Markdown("Nothing was evicted before {} wrote {}.").format(title, written_word)
-    # The most important word: a readable one, if there is any.
+    # A readable word, if there is any.
     readable = lost.word.map(causes.is_readable)
-    important_words = lost[readable] if readable.any() else lost
-    top_word = important_words.nlargest(1, "all_there").iloc[0]
+    named_words = lost[readable] if readable.any() else lost
+    top_word = named_words.nlargest(1, "all_there").iloc[0]
     eviction_turns = causes.turns_in_words(top_word.first_evicted_in, top_word.last_evicted_in)
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
-        "head has evicted; they received {}. The most important was *{}* from turn {}: {} of {} KV "
-        "heads evicted it in {}, by the {}."
+        "head has evicted; they received {}. Of {}, *{}* from turn {} would have had most, {}: {} "
+        "of {} KV heads evicted it in {}, by the {}. *Restore evicted words* shows if it matters."
     ).format(
         title,
         written_word,
         percent(float(lost.all_there.sum())),
         percent(float(lost.attended.sum())),
+        "content words" if readable.any() else "these",
         top_word.word,
         top_word.turn,
+        percent(top_word.all_there, 1),
         top_word.evicted,
         top_word.heads,
         eviction_turns,

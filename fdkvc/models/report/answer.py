@@ -168,22 +168,25 @@ def _calls(answer: CacheAnswer) -> bool:
 
 
 def _calls_sentence(answers: Sequence[CacheAnswer], titles: Sequence[str]) -> str:
-    """Say with which caches the calls are as expected, in the words of `CacheAnswer.verdict`."""
-    method = answers[0].calls[0].expected_method
-    by_full = answers[0].by_full
+    """Say which caches make the expected calls."""
+    first_call, *more_calls = answers[0].calls
+    by_full = first_call.by_full
     compared = [*zip(titles, answers, strict=True)][by_full:]
-    if not compared:
-        return f"{method}: the full cache makes the call, and there is no other cache"
+    same = [title for title, answer in compared if answer.as_expected]
+    different = [title for title, answer in compared if not answer.as_expected]
+    made = (
+        f"the same call{'s' if more_calls else ''} as "
+        f"{'the full cache' if by_full else 'in the dialog'}"
+    )
     parts = []
-    agreeing = [answer.as_expected for _, answer in compared]
-    for as_expected in (True, False):
-        group = [pair for pair in compared if pair[1].as_expected == as_expected]
-        caches = (
-            listed([title for title, _ in group]) if len({*agreeing}) > 1 else "every cache"
-        )
-        if group:
-            parts.append(f"{group[0][1].verdict} with {caches}")
-    return f"{method}: the call is {', and '.join(parts)}"
+    if same:
+        parts.append(f"{listed(same)} make{'s' if len(same) == 1 else ''} {made}")
+    if different:
+        negation = "does not" if len(different) == 1 else "do not"
+        parts.append(f"{listed(different)} {negation}" + ("" if same else f" make {made}"))
+    values = [argument.expected for argument in first_call.arguments if argument.expected]
+    call = clipped(f"{first_call.expected_method}({', '.join(values)})", SHOWN_CHARACTERS)
+    return f"{call}: {'; '.join(parts) or 'there is no other cache'}"
 
 
 def call_html(call: GradedCall) -> str:
