@@ -5,7 +5,7 @@ from fdkvc.ui.frame import page
 
 with page(
     "about",
-    "A language model remembers a dialog in a cache of limited size. FD-KVC decides what stays in "
-    "it; this app shows every decision and checks what its paper claims.",
+    "A language model remembers a dialog in a cache of limited size. FD-KVC is one way to decide "
+    "what stays; this app shows every decision, and checks what its paper claims.",
 ):
     about.show_text()

@@ -125,7 +125,7 @@ def first_return(dialogs: DialogBatch) -> int | None:
 
 
 def return_sentence(runs: Iterable[tuple[str, Trace]], dialogs: DialogBatch) -> str:
-    """Say which runs of the first row had lost the first topic that returns, and when.
+    """Say what each run of the first row still holds of the first topic that returns.
 
     Each of `runs` has a label and a trace.
     """
@@ -138,25 +138,18 @@ def return_sentence(runs: Iterable[tuple[str, Trace]], dialogs: DialogBatch) -> 
     last = max(turn for turn in range(returned) if topics[turn] == topic)
     of_topic = (dialogs.topic_bits[0] & topic_bit(dialogs.current[0, last])) != 0
     # 2. How many of the topic's tokens each run holds after each turn between them.
-    losers = []
-    keepers = []
+    parts = []
     for label, trace in runs:
         counts = []
         for turn in range(last, returned):
             token = trace.kept_tokens[0, turn]
             counts.append(int(of_topic[token[token >= 0]].sum()))
-        if counts[-1]:
-            keepers.append(f"{label} ({count(counts[-1], 'token')})")
-        else:
-            losers.append(f"{label} (by turn {last + counts.index(0)})")
-    parts = []
-    if losers:
-        parts.append(f"{listed(losers)} had lost all of it")
-    if keepers:
-        parts.append(f"{listed(keepers)} still held some")
+        held = counts[-1] or f"none since turn {last + counts.index(0)}"
+        parts.append(f"{label} {held}")
+    tokens = count(int(of_topic[: dialogs.bounds[0, returned]].sum()), "earlier token")
     return (
-        f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, "
-        f"{'; '.join(parts)}."
+        f"When topic {dialogs.topic_label(topic)} returns in turn {returned}, this is left of its "
+        f"{tokens}: {listed(parts)}."
     )
 
 

@@ -8,6 +8,14 @@ from fdkvc.policies import policy_named
 from fdkvc.ui.frame import panel, side_by_side
 from fdkvc.ui.markdown import Markdown, plain, sections
 
+SYMBOLS = (
+    "Of an entry i: key k, embedding e, attention a or w, cumulative score c, recency ρ, "
+    "similarity s, relevance r, score h. Of a turn t: mean query q̄, mean embedding ē, ownership "
+    "loss ℒ, learning rate α. The cache 𝒞 holds B entries, d is the length of a key, and a hat "
+    "divides by the largest. Benchmark explains γ, α₀, μ, w, τ and β (Table 7)."
+)
+"""What the symbols of the equations mean."""
+
 
 def show_text() -> None:
     """Show what this project does not show, one turn of the method, and the rest once opened."""
@@ -33,3 +41,4 @@ def _show_method() -> None:
                 )
                 st.markdown(plain(title))
                 st.latex(step.equation)
+    st.caption(plain(SYMBOLS))

@@ -175,8 +175,9 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     value = f"“{demand.value}”"
     word = f"“{spoken.words[token]}”"
     lost = (
-        f"In turn {demand.turn} a call of {demand.source} needs the {demand.slot}, {value}.",
-        f"In turn {failure.turn} {policy.title} evicts its word {word}, so the call finds "
+        f"Here, in turn {failure.turn}, {policy.title} evicts {word}, a word of the {demand.slot} "
+        f"{value}.",
+        f"In turn {demand.turn} a call of {demand.source} needs this {demand.slot}, and finds "
         f"{remaining or 'none'} of its {count(len(tokens), 'entry', 'entries')}.",
     )
     sentences = (
@@ -224,13 +225,11 @@ def _sinks() -> Chapter:
     lost, healed = (percent(float(rows["mean"][name])) for name in (LOSING, HEALING))
     dialogs = count(int(rows.n[LOSING]), "dialog")
     sentences = (
-        "A head of a pretrained model that finds nothing to attend to puts its attention on the "
-        "first tokens, whatever they say: they are attention sinks.",
-        f"SmolLM2 read {dialogs} with room for {ENTRIES} tokens in each head. {losing.title} "
-        f"evicts the first tokens, and {lost} of SmolLM2's next tokens come out different from "
-        "those with the full cache.",
-        f"{healing.title} is {losing.title} that keeps the first "
-        f"{healing.settings['sinks'].default}: only {healed} come out different.",
+        "Pretrained models put much attention on the first tokens, whatever these say: they are "
+        "attention sinks.",
+        f"{losing.title} evicts them, and {lost} of SmolLM2's likeliest next tokens change.",
+        f"{healing.title} keeps the first {healing.settings['sinks'].default}, and {healed} "
+        f"change ({dialogs}, room for {ENTRIES} tokens in each head).",
     )
     link = {"model": "smollm2", "file": "birthday", "policies": "fifo,h2o"}
     trial = "read what this model answers without a word that was evicted"

@@ -41,14 +41,14 @@ def test_a_turn_without_tokens_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["AABBA", "AAB"])
-def test_which_runs_had_lost_the_topic_that_returns_and_when(schedule: str) -> None:
+def test_what_runs_still_hold_of_the_topic_that_returns(schedule: str) -> None:
     dialogs = plain_dialog([[1.0]] * len(schedule), topics=[*schedule])
     runs = {key: simulate(policy_named(key), dialogs, budget=2) for key in ("fifo", "full")}
     words = return_sentence(runs.items(), dialogs)
 
     assert words == (
-        "When topic A returns in turn 4, fifo (by turn 3) had lost all of it; full (2 tokens) "
-        "still held some."
+        "When topic A returns in turn 4, this is left of its 2 earlier tokens: fifo none since "
+        "turn 3 and full 2."
         if schedule == "AABBA"
         else "No earlier topic returns in this dialog."
     )

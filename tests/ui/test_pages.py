@@ -195,7 +195,7 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
 
     (lost,) = tables[3].query("turn == @fails.turn and token == @fails.token").to_dict("records")
     assert "evicted" in lost["status"]
-    assert f"In turn {fails.turn} FD-KVC evicts its word “9th”" in words[2]
+    assert f"Here, in turn {fails.turn}, FD-KVC evicts “9th”, a word of the date" in words[2]
     at = fails.token or 0
     needed = set(range(at - 2, at + 3))  # Friday the 9th of May
     in_cache = needed & set(kept[3].query("turn == @back.turn - 1")["token"])
@@ -215,9 +215,9 @@ def test_the_scene_of_the_first_token_is_told_from_shipped_results() -> None:
     changed = 100 * (1 - rows["mean"])
     _, evicted, healed = story_chapters()[5].sentences
 
-    assert f"read {rows.n['fifo']} dialogs with room for 128 tokens in each head" in evicted
-    assert f"{changed['fifo']:.0f} % of SmolLM2's next tokens" in evicted
-    assert f"keeps the first 4: only {changed['sink']:.0f} % come out different" in healed
+    assert f"{changed['fifo']:.0f} % of SmolLM2's likeliest next tokens change" in evicted
+    assert f"keeps the first 4, and {changed['sink']:.0f} % change" in healed
+    assert f"({rows.n['fifo']} dialogs, room for 128 tokens in each head)" in healed
 
 
 def test_the_scene_of_the_first_token_ends_with_its_chart() -> None:

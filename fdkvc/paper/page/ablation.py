@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
-from fdkvc.core.words import command_line, count
+from fdkvc.core.words import command_line, count, listed
 from fdkvc.engine.metrics import late_metric
 from fdkvc.paper.benchmark import Results
 from fdkvc.paper.page.figures import sweep_chart
@@ -206,23 +206,21 @@ def show(page: str, run_view: Past, answer: DeltaGenerator) -> None:
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:
-    """Say which swept setting matters most, and how far each moves a metric."""
-    effects = []
+    """Say how far each swept setting moves the metrics that one of them moves most."""
+    ranges = []
     for run in runs:
         means = run.table.groupby("metric")["mean"]
-        lowest = means.min()
-        highest = means.max()
-        moved = str((highest - lowest).idxmax())
-        metric = late_metric(moved)
-        low = metric.with_unit(lowest[moved])
-        high = metric.with_unit(highest[moved])
-        reach = f"moves {metric.title.lower()} between {low} and {high}"
-        effects.append((highest[moved] - lowest[moved], _label(run.settings), reach))
-    ranked = sorted(effects, reverse=True)  # by how far each moves a metric
-    _, strongest, effect = ranked[0]
-    head = f"{strongest} matters most: it" if len(ranked) > 1 else strongest
-    further_effects = "".join(f" {label} {reach}." for _, label, reach in ranked[1:])
-    return f"{head} {effect}.{further_effects}"
+        ranges.append((means.min(), means.max()))
+    moved = dict.fromkeys(str((highest - lowest).idxmax()) for lowest, highest in ranges)
+    sentences = []
+    for run, (lowest, highest) in zip(runs, ranges, strict=True):
+        reaches = []
+        for name in moved:
+            metric = late_metric(name)
+            reach = f"{metric.with_unit(lowest[name])} to {metric.with_unit(highest[name])}"
+            reaches.append(f"{metric.title.lower()} from {reach}")
+        sentences.append(f"{_label(run.settings)} moves {listed(reaches)}.")
+    return " ".join(sentences)
 
 
 def _panels(page: str, kind: str, run: SweepRun) -> None:

@@ -152,10 +152,9 @@ def _words(column: pd.Series, form: str) -> list[str]:
 
 
 FIGURES = {
-    "Late": f"The mean of the last {LATE_TURNS} turns of this dialog.",
     "Turns to adapt": f"Turns from the first change of topic until {percent(ADAPTED)} of the cache "
     "is about the new topic; > 3: not within 3 turns.",
-    "Latency": "The median turn of this run alone, so it varies; Benchmark repeats it.",
+    "Latency": "Of this run alone, so it varies; Benchmark repeats it.",
 }
 """Words of the figures of whole runs."""
 
@@ -177,5 +176,8 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    st.caption("↑ higher is better, ↓ lower is better.")
+    st.caption(
+        "↑ higher is better, ↓ lower is better. Late: the mean of the last "
+        f"{LATE_TURNS} turns; latency: the median turn."
+    )
     show_glossary(metrics, (lane.policy for lane in lanes), FIGURES)
