@@ -1,4 +1,4 @@
-"""The answers page as a person meets it: a talk, why it went wrong, and what brings it back."""
+"""The answers page as a person meets it: a talk, what brings it back, and why it went wrong."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     page.get_by_role("heading", name=re.compile("make the same call as in the dialog")).wait_for()
     fifo = page.get_by_role("region", name="FIFO", exact=True)
     expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
-    expect(page.get_by_role("region", name="Attention behind the word")).to_be_visible()
-
-    page.get_by_role("tab", name="Restore evicted words").click()
     expect(page.get_by_text("The call failed because")).to_contain_text("San Jose was evicted")
-    expect_linked(page, section="back")
+
+    page.get_by_role("tab", name="Why this answer").click()
+    expect(page.get_by_role("region", name="Attention behind the word")).to_be_visible()
+    expect_linked(page, section="why")
 
     box = page.get_by_placeholder("Write as the user")
     box.hover()

@@ -99,7 +99,9 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
 
 
 def test_why_names_who_wrote_each_passage() -> None:
-    (rows,) = re.findall("<table><tbody>(<tr.*?)</tbody>", html(open_page("answers")))
+    (rows,) = re.findall(
+        "<table><tbody>(<tr.*?)</tbody>", html(open_page("answers", section="why"))
+    )
     writers = re.findall(r'<th scope="row"><i>\d+</i> ([^<]+)</th>', rows)
 
     assert set(writers) == {*WRITERS.values()}
@@ -134,7 +136,7 @@ def test_a_link_to_a_section_that_is_gone_opens_the_first() -> None:
 
     assert len(app.error) == 1
     assert "damage" in app.error[0].value
-    assert link_of(app)["section"] == "why"
+    assert link_of(app)["section"] == "back"
 
 
 def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers() -> None:
@@ -283,7 +285,8 @@ def test_a_message_that_is_too_long_is_refused_and_stays_in_the_input() -> None:
 
 
 def test_an_answer_that_repeats_itself_is_stopped_and_held_against_nobody() -> None:
-    app = say(open_page("answers", file="nothing", policies="fifo,h2o", budget=8), "a" * 22)
+    begun = {"file": "nothing", "policies": "fifo,h2o", "budget": 8, "section": "why"}
+    app = say(open_page("answers", **begun), "a" * 22)
 
     assert "the full cache repeats itself" in headline(app)
     assert "Stopped: the model repeats itself." in lanes(app)["Full cache"]

@@ -81,8 +81,8 @@ WORD = Field("Word", name="word", low=0, high=10_000, chosen=False)
 SECTION = Field(
     "Section",
     name="section",
-    default="why",
-    choices={"why": "Why this answer", "back": "Restore evicted words"},
+    default="back",
+    choices={"back": "Restore evicted words", "why": "Why this answer"},
 )
 _READ = (BEGINNING, dialogs.DIGEST, dialogs.TOOLS, dialogs.DIALOG, ANSWERED)
 FIELDS = (MODEL, *_READ, MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD, SECTION)
