@@ -106,10 +106,10 @@ class Sized(Answers):
         return zip(self.policies, self.sizes, strict=True)
 
 
-def installed() -> bool:
-    """Whether that model is there."""
+def installed(name: str = "") -> bool:
+    """Whether a model is there, by default that one."""
     try:
-        return bool(find_model(CHECKED_WITH))
+        return bool(find_model(name or CHECKED_WITH))
     except ValueError:
         return False
 

@@ -51,7 +51,6 @@ from fdkvc.verdict import checked
 from fdkvc.verdict.card import Card
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
-from fdkvc.verdict.page import replay as replay_page
 from fdkvc.verdict.page import verdict as verdict_page
 from fdkvc.verdict.page.choices import VIEW
 from fdkvc.verdict.page.replay import FileRun, replay_file
@@ -641,9 +640,13 @@ def test_tokenizers_on_this_machine_count_the_tokens(monkeypatch: pytest.MonkeyP
     assert any("--tokens ollama:tiny:1m" in block.value for block in app.code)
 
 
+BUNDLED_READS = dataclasses.replace(
+    choices.READER, default="bundled", choices={"bundled": "Bundled"}
+)
+
+
 def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checked, verdict_page, replay_page):
-        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    monkeypatch.setattr(choices, "READER", BUNDLED_READS)
     app = card(open_page("dialogs", file="dialogues"))
     checks = verdict_page._checks()
     check: Any = checks.find(app.session_state["dialogs/check"])
@@ -658,13 +661,12 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     shown = judged.card_for(SHAPES[SHAPE.default], 0.95)
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)
-    assert any("--model" in block.value for block in app.code)
+    assert any(f"--model {BUNDLED}" in block.value for block in app.code)
 
 
 @pytest.mark.long
 def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checked, verdict_page, replay_page):
-        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    monkeypatch.setattr(choices, "READER", BUNDLED_READS)
     monkeypatch.setattr(card_module, "CLEARLY", 100.0)
     chat = "\n".join(f"User: {n} chairs by the wall.\nAssistant: Noted." for n in range(40))
     app = card(open_dialogs(read_dialog_file(chat.encode(), "chat.txt")))
@@ -681,8 +683,7 @@ def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.Mon
 
 @pytest.mark.long
 def test_a_model_reads_for_more_minutes_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checked, verdict_page, replay_page):
-        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
+    monkeypatch.setattr(choices, "READER", BUNDLED_READS)
     monkeypatch.setattr(checked, "MINUTE_TOKENS", 750)
     texts = shipped_file("dialogues").transcripts
     app = card(open_page("dialogs", file="dialogues", target=99))

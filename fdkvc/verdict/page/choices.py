@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -25,7 +25,7 @@ from fdkvc.conversations.page.session import show_session
 from fdkvc.core.limits import MAX_SHOWN_BUDGET
 from fdkvc.core.parameters import Field
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.page.loading import STORED
+from fdkvc.models.page.loading import LABELS, MODELS, STORED, usable_models
 from fdkvc.player.run import StageRun
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
@@ -39,10 +39,10 @@ from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS, read_name
 from fdkvc.verdict.card import TARGET
-from fdkvc.verdict.checked import MINUTES, installed
+from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE
 from fdkvc.verdict.page.replay import expect_file, in_tokens_of, read_on
-from fdkvc.verdict.page.vectors import KV_HEAD, VECTORS, NotReadError, choose_vectors
+from fdkvc.verdict.page.vectors import AT_ONCE, KV_HEAD, VECTORS, NotReadError, choose_vectors
 from fdkvc.verdict.today import TODAY_TOKENS, TODAY_WAY
 
 
@@ -106,7 +106,16 @@ TOKENS_OF = Field(
     },
 )
 
-CARD_FIELDS = (SHAPE, TOKENS_OF, TARGET, TODAY_WAY, TODAY_TOKENS, MINUTES)
+READER = Field(
+    "Read by",
+    "Which model reads some of the conversations, to tell which values stay right. A larger one "
+    "reads fewer in the same time.",
+    name="reader",
+    default=CHECKED_WITH,
+    choices={name: label for name, label in LABELS.items() if name != AT_ONCE},
+)
+
+CARD_FIELDS = (SHAPE, TOKENS_OF, READER, TARGET, TODAY_WAY, TODAY_TOKENS, MINUTES)
 _VIEW_FIELDS = (BUDGET, POLICIES, WHOSE, VIEW, *PAIR, MORE_METRICS)
 
 FIELDS = (FILE, DIGEST, CALLS, TOOLS, *PLACED, *_VIEW_FIELDS, *CARD_FIELDS)
@@ -175,6 +184,13 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
     head = files.HeadChoice.of(file, *files.shown_recording(recording))
     with controls:
         return Chosen(file, head, fields.number(page, BUDGET))
+
+
+def choose_reader(page: str) -> str:
+    """Choose the model that reads, among those that can be loaded; return its place."""
+    usable: Any = usable_models()[0].choices
+    labels = {name: usable[name] for name in READER.choices if name in usable}
+    return str(MODELS[fields.choice(page, replace(READER, choices=labels))])
 
 
 def chosen_encoding(page: str) -> Encoding:

@@ -92,7 +92,7 @@ def lose_in_file(run: FileRun, today: Today, **execution: Unpack[Execution]) -> 
 
 
 def check_replay(
-    card: Card, replayed: ReplayRun, minutes: int, **execution: Unpack[Execution]
+    card: Card, replayed: ReplayRun, reader: str, minutes: int, **execution: Unpack[Execution]
 ) -> ReplayRun:
     """Let a model read dialogs of a replay under the ways of its card, for some minutes.
 
@@ -100,7 +100,7 @@ def check_replay(
     under way.
     """
     give_way()
-    model = shared_language_model(CHECKED_WITH)
+    model = shared_language_model(reader)
     read = read_card(card, model, transcripts_of(replayed.recordings), minutes, **execution)
     execution.pop("on_progress", None)
     return replayed.with_read(read, **execution)

@@ -44,7 +44,7 @@ from fdkvc.ui.run_panel import (
 )
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.card import TARGET, Card, Way, ways_for
-from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
+from fdkvc.verdict.checked import MINUTES, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page.choices import chosen_encoding
@@ -89,14 +89,16 @@ def show_verdict(page: str, file: DialogFile) -> bool:
             shape_key = _choose_shape(page)
             encoding = chosen_encoding(page)
             target = int(fields.choice(page, TARGET)) / 100
+            reader = choices.choose_reader(page)
             minutes = int(fields.number(page, MINUTES))
         settings = Replay(_ways(file, encoding), (1,))
         run = FileRun(settings, target, file.key, encoding, file)
-        known = _known(page, run, today, SHAPES[shape_key], minutes)
+        known = _known(page, run, today, SHAPES[shape_key], reader, minutes)
         setting_known = _follow(page, known)
         with controls:
             if known.measured is not None:
-                command = _command(run, shape_key, today, known.check is not None)
+                model = "" if known.check is None else reader
+                command = _command(run, shape_key, today, model)
                 _offer(page, known, *known.measured, command)
     with card_column:
         _show_card(page, known)
@@ -120,6 +122,8 @@ class Known:
 
     run: FileRun
     shape: ModelShape
+    reader: str
+    """The model that reads, by its place."""
     loss_job: Job
     search_job: Job
     check: Job | None
@@ -143,23 +147,25 @@ class Known:
         return replayed, replayed.card
 
 
-def _known(page: str, run: FileRun, today: Today, shape: ModelShape, minutes: int) -> Known:
+def _known(
+    page: str, run: FileRun, today: Today, shape: ModelShape, reader: str, minutes: int
+) -> Known:
     """Return what is known, and start the runs that are missing."""
     work = partial(lose_in_file, run, today)
     content = run.key, run.encoding, today
     loss_job = session_job(f"{page}/today-loss", shared_jobs(), work, content)
     search_job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
-    known = Known(run, shape, loss_job, search_job, None)
+    known = Known(run, shape, reader, loss_job, search_job, None)
     measured = known.measured
     if measured is None or not loss_job.finished:
         session_jobs().let_go(f"{page}/check")  # a model that reads would slow the others down
         return known
     replayed, card = measured
-    if not card.ways or not installed():
+    if not card.ways or not installed(reader):
         return known
     sizes = tuple((candidate.policy, candidate.size) for candidate in card.ways)
-    work_of_check = partial(check_replay, card, replayed, minutes)
-    content_of_check = run.key, sizes, minutes
+    work_of_check = partial(check_replay, card, replayed, reader, minutes)
+    content_of_check = run.key, sizes, reader, minutes
     check = session_job(f"{page}/check", _checks(), work_of_check, content_of_check)
     return replace(known, check=check)
 
@@ -336,9 +342,8 @@ def _show_reader(page: str, known: Known) -> None:
     """Show how far the model is that reads, and offer that it reads longer."""
     check = known.check
     if check is not None and not check.finished:
-        title = "SmolLM2 is checking: "
         show_progress(
-            check, "Stop", f"{page}/check/stop", "Use what it has read so far.", title
+            check, "Stop", f"{page}/check/stop", "Use what it has read so far.", "Reading: "
         )
     elif check is not None:
         if check.result is None:
@@ -477,9 +482,12 @@ def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: st
         icon=":material/visibility:",
     ):
         _show_setting(page, file, replayed, card, scroll=True)
-    if card.ways and not installed():
+    if card.ways and not installed(known.reader):
         with st.popover("Let a model read them", icon=":material/smart_toy:"):
-            st.caption("SmolLM2 (93 MB) reads them by itself, once it is installed:")
+            st.caption(
+                "SmolLM2 (93 MB) reads them by itself, once it is installed. Another model is "
+                "chosen under “Model and target”."
+            )
             st.code(MODEL_COMMAND, language=None)
     with st.popover("Command line", icon=":material/terminal:"):
         st.code(command, language=None, wrap_lines=True)
@@ -487,7 +495,7 @@ def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: st
     offer_zip(f"{page}/verdict/zip", f"{name}.zip", lambda: replayed.files, "Download")
 
 
-def _command(run: FileRun, shape_key: str, today: Today, checked: bool) -> str:
+def _command(run: FileRun, shape_key: str, today: Today, model: str) -> str:
     """Return the command line that prints the same card."""
     file = run.file
     options = dict[str, object]()
@@ -498,6 +506,6 @@ def _command(run: FileRun, shape_key: str, today: Today, checked: bool) -> str:
     options |= {"plan": shape_key, "target": f"{100 * run.target:.0f}", "today": str(today)}
     if isinstance(run.encoding.place, str) and run.encoding.place:
         options["tokens"] = run.encoding.place
-    if checked:
-        options["model"] = CHECKED_WITH
+    if model:
+        options["model"] = model
     return command_line("dialogs", options)
