@@ -78,7 +78,7 @@ def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
     (tied,) = [result for result in results if result.claim.key == "tied-shift"]
     assert "with the key matrix" in claims_html([tied])
     assert "t = −0.66" in claims_html([tied])
-    assert "measured: FD-KVC − H2O is +0.31 (± 0.01); in a tie" in claims_html([tied])
+    assert "measured: FD-KVC − H2O is +0.31 (± 0.01), a tie includes 0" in claims_html([tied])
 
 
 def test_without_a_verdict_nothing_is_found() -> None:
