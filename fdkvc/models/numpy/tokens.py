@@ -151,10 +151,13 @@ class Tokens:
             counts[row.passage.turn] += len(row.mark) + len(tokens) + len(row.close)
         return counts
 
+    def passages(self, transcript: Transcript) -> tuple[Passage, ...]:
+        """Return the passages of a dialog; its tools are as the chat template lists them."""
+        return model_text(transcript, as_json=self.calls_as_json)
+
     def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
         """Return the passages of a dialog as the model reads them."""
-        passages = model_text(transcript, as_json=self.calls_as_json)
-        return [*map(self._written_passage, passages)]
+        return [*map(self._written_passage, self.passages(transcript))]
 
     def _written_passage(self, passage: Passage) -> WrittenPassage:
         return WrittenPassage(passage, self.marks[passage.writer], passage.text, (self.end,))
@@ -490,14 +493,21 @@ class TemplateTokens(Tokens):
             prompts = tool_prompts(self.chat, new)
             self._tools.update(zip(new, prompts, strict=True))
 
-    def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
-        passages = model_text(transcript, as_json=True)
+    def passages(self, transcript: Transcript) -> tuple[Passage, ...]:
+        """Return the passages of a dialog; its tools are as the chat template lists them."""
+        passages = super().passages(transcript)
+        text = self._tools_text(transcript)
+        return (replace(passages[0], text=text), *passages[1:]) if text else passages
+
+    def _tools_text(self, transcript: Transcript) -> str | None:
+        """Return the text in which the template lists a dialog's tools, None if it does not."""
         tools = _tools(transcript)
         self.prepare([transcript])
-        text = self._tools[tools] if tools else None
-        if text:
-            passages = (replace(passages[0], text=text), *passages[1:])
-        return self._in_order(passages, listed=bool(text))
+        return self._tools[tools] if tools else None
+
+    def _written_passages(self, transcript: Transcript) -> list[WrittenPassage]:
+        listed = bool(self._tools_text(transcript))
+        return self._in_order(self.passages(transcript), listed=listed)
 
     def encode_passage(
         self, passage: Passage, *, earlier_roles: Sequence[str] | None = None
@@ -524,7 +534,7 @@ class TemplateTokens(Tokens):
 
     def _role(self, passage: Passage) -> str:
         role = role_of(passage)
-        return role if passage.call else self.chat.role_of(role, passage.text)
+        return role if passage.writer == "call" else self.chat.role_of(role, passage.text)
 
     def _in_order(
         self,
@@ -558,9 +568,9 @@ class TemplateTokens(Tokens):
             if reading.number >= len(after):
                 passage = passages[reading.number - len(after)]
                 # Tokenizers merge a space with the word after it, so it goes with the text.
-                space = " " if not passage.call and text_before.endswith(" ") else ""
+                space = " " if passage.writer != "call" and text_before.endswith(" ") else ""
                 mark = self._ids(text_before.removesuffix(space))[closed:]
-                if passage.call:
+                if passage.writer == "call":
                     mark += self.written[CALL_TAGS[0]]
                 text = passage.text
                 places = None

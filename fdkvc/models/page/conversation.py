@@ -25,7 +25,7 @@ from fdkvc.models.cache_answers import CacheAnswer, Predicted
 from fdkvc.models.numpy.chat import Chat, ChatText, is_looping
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.losses import losses
-from fdkvc.models.numpy.model_text import WRITERS, Passage, Writer, model_text, speaker_of
+from fdkvc.models.numpy.model_text import WRITERS, Passage, Writer, speaker_of
 from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.numpy.tokens import EncodedPassage, role_of
 from fdkvc.models.page.loading import MODELS
@@ -104,7 +104,7 @@ class Conversation:
         """All passages of the dialog that it begins with."""
         if self.transcript is None:
             return ()
-        return model_text(self.transcript, as_json=self.language_model.tokens.calls_as_json)
+        return self.language_model.tokens.passages(self.transcript)
 
     @property
     def history(self) -> list[Passage]:

@@ -387,6 +387,21 @@ def test_tools_are_a_text_for_other_templates(with_template: Any, template: str)
     assert first.passage.text == tools_text(TOOLS)
 
 
+def test_a_chat_reads_a_dialog_with_calls_and_tools_as_the_template_has_them(
+    with_template: Any,
+) -> None:
+    (dialog, *_) = read_file(EXAMPLES / "errands.json")
+    begun = begin_with_tools(dialog)
+    model = with_template(WITH_TOOLS)
+    chat = Chat(model, {"full": model.full()})
+    for passage in model.tokens.passages(begun):
+        chat.add_message(passage.text, passage.writer, passage.kind)
+    text = "".join(whole(model.tokens, part.ids) for part in model.tokens.encode_dialog(begun))
+    assert "# Tools" in text
+    assert "<tool_call>[{" in text
+    assert whole(model.tokens, chat.caches["full"].ids) == text
+
+
 def test_tokens_of_listed_tools_belong_to_no_words(with_template: Any) -> None:
     (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
     begun = begin_with_tools(replace(dialog, tools=TOOLS))
