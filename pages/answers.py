@@ -4,7 +4,7 @@ import streamlit as st
 
 from fdkvc.models.page import choices, scene, sections, why
 from fdkvc.models.page.forgotten_word import show_instead
-from fdkvc.models.page.loading import load_model, why_missing
+from fdkvc.models.page.loading import load_model
 from fdkvc.ui.frame import page
 
 PAGE = "answers"
@@ -20,8 +20,8 @@ with page(
         name = choices.choose_model(PAGE)
         conversation = choices.choose_conversation(shown)
     if conversation and (recorded := choices.recording_of(PAGE, conversation)):
-        sections.show_model_note(name, recorded.model, recorded.parameters)
-        missing = why_missing(name)
+        sections.show_model_note("", recorded.model, recorded.parameters)
+        missing = choices.why_recorded(name)
         scene.show_recorded(PAGE, conversation, recorded, missing)
         scene.show_input(PAGE, conversation, missing)
     else:

@@ -343,6 +343,11 @@ class Restoration:
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
+    @property
+    def is_mended(self) -> bool:
+        """Whether some attempt gives the full cache's passage, word for word."""
+        return self.full in [attempt.written for attempt in self.attempts]
+
     def undone(self, text: str, expected: str) -> bool:
         """Whether a passage is the expected call, or has the lost word."""
         if self.writer == "call":

@@ -1,6 +1,6 @@
-"""What a model answers under several caches, how well each predicts the true text, and a recording.
+"""What a model answers under several caches, how well each predicts the true text, and recordings.
 
-The shipped recording is SmolLM2's answer to an example; ``python -m benchmarks.smollm2`` wrote it.
+Those that are shipped are of an example each; ``python -m benchmarks.recorded_answer`` wrote them.
 """
 
 import json
@@ -14,7 +14,8 @@ from fdkvc.models.answer_causes import GradedCall, Restoration
 from fdkvc.models.numpy.model_text import Writer
 from fdkvc.runs.record import read_value
 
-SHIPPED = Path(lm.__file__).parent / "recorded" / "birthday.json"
+RECORDED = Path(lm.__file__).parent / "recorded"
+"""The folder of the shipped recordings."""
 
 
 class Predicted(NamedTuple):
@@ -97,6 +98,6 @@ def read_recorded(content: str) -> RecordedAnswer:
 
 
 @cache
-def shipped_answer() -> RecordedAnswer:
-    """Return the recording that is shipped."""
-    return read_recorded(SHIPPED.read_text("utf-8"))
+def shipped_answer(example: str = "birthday") -> RecordedAnswer:
+    """Return the recording of an example that is shipped, by default SmolLM2's."""
+    return read_recorded((RECORDED / f"{example}.json").read_text("utf-8"))

@@ -98,7 +98,9 @@ def test_of_many_annotated_spans_the_newest_count() -> None:
 
 
 def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
-    paths = [path for path in sorted(EXAMPLES.glob("*.json")) if path.stem != "birthday"]
+    paths = [
+        path for path in sorted(EXAMPLES.glob("*.json")) if path.stem not in ("birthday", "hotel")
+    ]
     dialogs = [dialog for path in paths for dialog in read_file(path)]
 
     assert len(dialogs) == 6

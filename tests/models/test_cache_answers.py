@@ -9,11 +9,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from benchmarks.smollm2 import answer_json
+from benchmarks.recorded_answer import answer_json
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.answer_causes import Attempt, Restoration, Span, grade_call
 from fdkvc.models.cache_answers import (
-    SHIPPED,
+    RECORDED,
     CacheAnswer,
     Predicted,
     read_recorded,
@@ -158,13 +158,32 @@ def test_predictions_are_those_of_each_cache_token_by_token(
         assert all(word.instead in said for word in shown.predicted)
 
 
-def test_the_shipped_answer_is_of_its_example_and_read_as_it_was_written() -> None:
-    recorded = shipped_answer()
+@pytest.mark.parametrize("example", ["birthday", "hotel"])
+def test_a_shipped_answer_is_of_its_example_and_read_as_it_was_written(example: str) -> None:
+    recorded = shipped_answer(example)
     (dialog,) = read_file(EXAMPLES / f"{recorded.file}.json")
 
-    assert SHIPPED.read_text("utf-8") == answer_json(recorded)
+    assert (RECORDED / f"{example}.json").read_text("utf-8") == answer_json(recorded)
     assert read_recorded(answer_json(recorded)) == recorded
     assert recorded.turn == len(dialog.turns) - 1
+    assert [*recorded.restored] == [*recorded.answers][1:]
+
+
+def test_in_the_hotel_one_restored_word_mends_the_call() -> None:
+    recorded = shipped_answer("hotel")
+    right = 'bring(what="breakfast", room="417")'
+    (mended,) = [
+        row.spans
+        for row in recorded.restored["h2o"].attempts
+        if len(row.spans) == 1 and row.written == right
+    ]
+    assert [span.text for span in mended] == ["417."]
+    texts = {name: row.passages[0][1] for name, row in recorded.answers.items()}
+    assert [name for name, text in texts.items() if text == right] == ["all"]
+
+
+def test_in_the_birthday_a_policy_loses_words_that_the_full_cache_predicts() -> None:
+    recorded = shipped_answer()
     full, *others = recorded.answers.values()
     assert [word.text.strip(".") for word in full.predicted if word.right] == [
         "Rosalind's",
@@ -172,4 +191,3 @@ def test_the_shipped_answer_is_of_its_example_and_read_as_it_was_written() -> No
         "thirty",
     ]
     assert [len([word for word in other.predicted if word.right]) for other in others][-1] == 3
-    assert [*recorded.restored] == [*recorded.answers][1:]

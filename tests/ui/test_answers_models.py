@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.smollm2 import record_answer
+from benchmarks.recorded_answer import record_answer
 from fdkvc.models import local_models
 from fdkvc.models.cache_answers import shipped_answer
 from fdkvc.models.local_models import LocalModel
@@ -198,7 +198,7 @@ def test_a_starter_begins_a_chat() -> None:
 @pytest.mark.long
 @pytest.mark.smollm2
 def test_the_recorded_answer_is_what_the_model_gives_live() -> None:
-    recorded, again = shipped_answer(), record_answer()
+    recorded, again = shipped_answer(), record_answer("birthday", "smollm2")
 
     assert replace(again, answers={}, restored={}) == replace(recorded, answers={}, restored={})
     for name, answer in recorded.answers.items():

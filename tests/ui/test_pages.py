@@ -243,6 +243,19 @@ def test_without_its_package_a_model_is_seen_in_its_recording(
     assert html(settled(tried)) != forgotten
 
 
+def test_a_call_of_another_model_is_seen_in_its_recording() -> None:
+    app = open_page("answers", file="hotel")
+    said = " ".join(caption.value for caption in app.caption)
+    assert "Recorded with Qwen2.5-Coder-0.5B-Instruct" in said
+    assert "choose a model of yours" in said
+    assert "answers/run-live" not in {button.key for button in app.button}
+    assert "your room" in html(app)
+    assert app.selectbox(key="answers/look").value == "h2o", "which a restored word mends"
+    assert "Recorded" not in " ".join(
+        row.value for row in open_page("answers", file="chat").caption
+    )
+
+
 def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
     finding, still = story_chapters()[6].sentences
     assert finding == " ".join(judged_findings())

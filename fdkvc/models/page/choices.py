@@ -15,7 +15,7 @@ from fdkvc.models.cache_answers import RecordedAnswer, shipped_answer
 from fdkvc.models.numpy.head_eviction import DECIDES
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.page.conversation import FULL, Conversation, steps_of
-from fdkvc.models.page.loading import MODEL, usable_models
+from fdkvc.models.page.loading import MODEL, usable_models, why_missing
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available
@@ -45,6 +45,7 @@ BEGINNING = replace(
         "evening": SHIPPED["evening"],
         # All but the rental, which is too long for a chat's memory.
         **{key: label for key, label in SHIPPED.items() if key != "rental"},
+        "hotel": "Example: breakfast at a hotel, recorded with Qwen2.5-Coder",
     },
 )
 ANSWERED = Field(
@@ -90,6 +91,11 @@ FIELDS = (MODEL, *_READ, MESSAGES, STOPS, POLICIES, BUDGET, DECIDES, WHOSE, WORD
 
 PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
 """Defaults of fields that differ for all models but the bundled one."""
+
+RECORDED_UNDER = {EXAMPLE: "smollm2", "hotel": MODEL.default}
+"""The chosen model with which each recorded example is shown."""
+
+OTHER_MODEL = "To run it live, choose a model of yours, such as Ollama's qwen2.5-coder:0.5b."
 
 STARTERS = {
     "bundled": (
@@ -146,13 +152,20 @@ def starters_of(page: str) -> tuple[str, ...]:
     return STARTERS.get(name, ())
 
 
+def why_recorded(name: str) -> str:
+    """Return why a recording cannot run live with the chosen model, "" if it can."""
+    return OTHER_MODEL if name == MODEL.default else why_missing(name)
+
+
 def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None:
     """Return the recording of a conversation, if there is one and the user has not run it live."""
-    recorded = shipped_answer()
-    if st.session_state.get(f"{page}/live"):
+    example = held(page, BEGINNING)
+    if RECORDED_UNDER.get(example) != held(page, MODEL) or st.session_state.get(
+        f"{page}/live"
+    ):
         return None
-    chosen = held(page, MODEL), held(page, BEGINNING), held(page, STOPS), conversation.messages
-    if chosen != ("smollm2", recorded.file, recorded.stops, ()):
+    recorded = shipped_answer(example)
+    if (held(page, STOPS), conversation.messages) != (recorded.stops, ()):
         return None
     limits = conversation.turn, conversation.budget, conversation.decides
     if limits != (recorded.turn, recorded.budget, DECIDES.default):

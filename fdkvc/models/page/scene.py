@@ -175,7 +175,8 @@ def show_recorded(
     titles = {
         name: title for name, title in conversation.titles.items() if name in recorded.restored
     }
-    name = choices.choose_cache(page, titles)
+    mended = [name for name in titles if recorded.restored[name].is_mended]
+    name = choices.choose_cache(page, titles, start=mended[0] if mended else "")
     restoration = recorded.restored[name]
     show_restoration(restoration, recorded.answers[name], restoration.full, by_full=True)
 
