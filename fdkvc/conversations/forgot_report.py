@@ -41,8 +41,8 @@ def tokens_note(session: Session) -> str:
         "of its own model, with its prompt and tools. Needed: paths, ids, names and numbers in "
         "later calls, also inside commands, that stood in the text before. Repeated: later "
         "results with lines of results from before that are not held (tokens of these lines). "
-        "Read again: tokens that a model reads anew, from the first change of its text on. Pays "
-        "after: so many requests later the shorter text has cost less, with a warm prefix cache."
+        "Read again: tokens that a model reads anew, from the first change of its text on. "
+        "Pays after N: N requests later the shorter text has cost less, with a warm prefix cache."
     )
 
 
@@ -258,9 +258,9 @@ def _way_cells(fitted: Fitted, prices: Prices) -> dict[str, str]:
         "way": fitted.label,
         "tokens": f"{fitted.tokens:,}",
         "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
-        "repeated (tokens)": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
+        "repeated": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
         "read again": f"{fitted.read_again:,}",
-        "pays after requests": paid(fitted, prices),
+        "pays after N": paid(fitted, prices),
         **({} if reading is None else {RIGHT_AND_LIKELY: reading.cell}),
     }
 

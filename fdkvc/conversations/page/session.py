@@ -279,8 +279,11 @@ def _draw(
         places = reversed(range(len(session.compactions)))  # the newest is open
         labels = {str(place): f"Compaction {place + 1}" for place in places}
         with answer:
-            words = "**This session was compacted {:,} times.** What did it forget?"
-            st.markdown(Markdown(words).format(len(session.compactions)))
+            st.markdown(
+                Markdown(
+                    "**This session was compacted {:,} times.** What did it forget?"
+                ).format(len(session.compactions))
+            )
             # Persistent, so that a click is not lost that comes as the job ends and the page is
             # rerun.
             state = {"persist_state": "session"}

@@ -71,10 +71,11 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
         with st.popover("Verdicts", icon=":material/help:"):
             st.markdown(Markdown("1. " + "\n1. ".join(LEGEND)))
             st.markdown(plain(EXPECTED))
-    st.caption(
+    legend = (
         "Measured ± half-width of its 95 % interval; below it, where the paper prints a figure, "
         f"verdict (none on times), that figure and (measured − published). {PLACES}."
     )
+    st.caption(plain(legend))
     st.html(f"<style>{STYLE}</style>")
     if verdict != EVERY:
         tables = [table.of_verdict(verdict) for table in tables]

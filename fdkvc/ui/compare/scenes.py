@@ -176,8 +176,6 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    st.caption(
-        "↑ higher is better, ↓ lower is better. Late: the mean of the last "
-        f"{LATE_TURNS} turns; latency: the median turn."
-    )
+    late = f"Late: the mean of the last {LATE_TURNS} turns; latency: the median turn."
+    st.caption(plain(f"↑ higher is better, ↓ lower is better. {late}"))
     show_glossary(metrics, (lane.policy for lane in lanes), FIGURES)
