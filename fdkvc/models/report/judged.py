@@ -61,7 +61,7 @@ def changed_chart(theme: Theme) -> Spec:
 
 
 def _policies_chart(rows: pd.DataFrame, title: str, unit: str, theme: Theme) -> Spec:
-    sample = f"{rows.n.max()} dialogs of {FIRST}, {ENTRIES} tokens"
+    sample = f"{rows.n.max():.0f} dialogs of {FIRST}, {ENTRIES} tokens"
     subtitle = f"{unit}; {sample}; lines: 95 % intervals"
     dots = 100 * rows[["mean", "ci_low", "ci_high"]]
     dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
