@@ -17,8 +17,8 @@ PAGE = "step"
 
 with page(
     PAGE,
-    "Each square is a token of a made-up dialog, its letter the topic. The cache has room for only "
-    "so many: watch, turn by turn, how a policy scores them and evicts those that score lowest.",
+    "Each square is a token of a made-up dialog, its letter the topic. In each turn the policy "
+    "scores those in the cache and evicts the lowest, so that the others fit.",
     adopt=sidebar.adopt_link,
     staged=True,
 ) as shown:
