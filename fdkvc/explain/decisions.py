@@ -504,7 +504,8 @@ def _standing(why: Explanation) -> str:
     """Say where the score ranked, and how many slots there were."""
     view = why.view
     names = [*map(view.policy.quantity_name, why.terms)]
-    score = f"its score of {_score(why)}{f' ({names[0]})' if len(names) == 1 else ''} ranked"
+    name = f" ({names[0]})" if len(names) == 1 else ""
+    score = f"its score of {_score(why)}{name} ranked"
     slots = view.kept.sum()
     free = (view.kept & ~view.protected).sum()
     if free == slots:

@@ -143,15 +143,17 @@ def judged_findings() -> tuple[str, ...]:
         "sample == @LONGER and decides == 'model' and metric == @RIGHT"
     )
     longer_shares = longer.set_index("policy")["mean"]
+    dialogs, longer_dialogs = (f"{table.n.max():.0f}" for table in (rows, longer))
     return (
         f"In service dialogs keep the first four tokens and the newest ({newest_name}); in long "
         f"conversations full of tool calls also what got most attention ({attentive_name}).",
-        f"Service dialogs ({FIRST}), with room for {ENTRIES} tokens: of the values that SmolLM2 "
-        f"gets right with the full cache, {newest} stay right; with the oldest messages dropped, "
-        f"{dropped}; with {read_policy(best.policy).title}, {best_share} ({low} to {high}).",
-        f"Long conversations full of tool calls ({LONGER}): with {attentive_name} "
-        f"{percent(longer_shares[COMPARED])} stay right, with {newest_name} "
-        f"{percent(longer_shares[NEWEST])}.",
+        f"Service dialogs ({dialogs} of {FIRST}), with room for {ENTRIES} tokens: of the values "
+        f"that SmolLM2 gets right with the full cache, {newest} stay right; with the oldest "
+        f"messages dropped, {dropped}; with {read_policy(best.policy).title}, {best_share} ({low} "
+        f"to {high}).",
+        f"Long conversations full of tool calls ({longer_dialogs} of {LONGER}): of SmolLM2's "
+        f"values {percent(longer_shares[COMPARED])} stay right with {attentive_name}, "
+        f"{percent(longer_shares[NEWEST])} with {newest_name}.",
         f"With FD-KVC {published} stay right in service dialogs, {plain} without its "
         "reinforcement (α₀ = 0).",
     )

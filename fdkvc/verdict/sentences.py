@@ -46,7 +46,7 @@ NEWEST = (*SIMPLEST[:4], "fifo")
 ROWS = 4
 """Of the short table."""
 
-SIZE, REREAD = "tokens (of a conversation)", "tokens read again"
+SIZE, READ_AGAIN = "tokens (of a conversation)", "tokens read again"
 """Heads of columns."""
 
 
@@ -96,7 +96,7 @@ def setting_sentence(card: Card) -> str:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
     if card.today is not None and card.today.count.kept >= card.target:
-        kept = percent(card.today.count.kept)
+        kept = _floor(card.today.count.kept)
         lead = f"Keep today's limit: {kept} of the values stay. To store less, s{lead[1:]}"
         if best.values is not None and best.values.lost > card.today.count.lost:
             lead += (
@@ -329,8 +329,8 @@ def short_grid(card: Card) -> Grid:
         rows[0][0] += " ←"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
-    heads = ["way", "values kept", SIZE, REREAD, "how sure", "drawback"]
-    unsaid = {REREAD: "–", "how sure": way_certainty(best), "drawback": ""}
+    heads = ["way", "values kept", SIZE, READ_AGAIN, "how sure", "drawback"]
+    unsaid = {READ_AGAIN: "–", "how sure": way_certainty(best), "drawback": ""}
     return Grid(heads, rows).without_same(unsaid)
 
 
@@ -427,7 +427,7 @@ def card_grid(card: Card) -> Grid:
             size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
         read = "" if candidate.reading is None else candidate.reading.cell
         rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
-    return Grid(["way", SIZE, REREAD, RIGHT_AND_LIKELY, "forgets", "policy"], rows)
+    return Grid(["way", SIZE, READ_AGAIN, RIGHT_AND_LIKELY, "forgets", "policy"], rows)
 
 
 def settings(card: Card) -> dict[str, str]:

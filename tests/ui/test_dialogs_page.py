@@ -664,6 +664,19 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     assert any(f"--model {BUNDLED}" in block.value for block in app.code)
 
 
+def test_a_reader_that_cannot_be_loaded_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(choices, "READER", BUNDLED_READS)
+    monkeypatch.setattr(verdict_page, "MODELS", {"bundled": str(tmp_path)})
+    app = card(open_page("dialogs", file="chat"))
+    check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
+    check.future.exception(SECONDS)
+    settled(app.run())
+    assert any("config.json" in caption.value for caption in app.caption)
+    assert not app.exception
+
+
 @pytest.mark.long
 def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "READER", BUNDLED_READS)

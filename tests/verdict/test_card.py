@@ -135,7 +135,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
     assert card.best is not None
     assert card.best.values == ValueCount(40, 1000, 8, 8)
     for lost, words in (
-        (31, "Keep today's limit: 97 % of the values stay. To store less, set 100 tokens"),
+        (31, "Keep today's limit: 96 % of the values stay. To store less, set 100 tokens"),
         (31, "which loses 40 of 1,000 values"),
         (51, "Set 100 tokens"),
     ):

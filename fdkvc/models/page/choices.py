@@ -160,9 +160,8 @@ def why_recorded(name: str) -> str:
 def recording_of(page: str, conversation: Conversation) -> RecordedAnswer | None:
     """Return the recording of a conversation, if there is one and the user has not run it live."""
     example = held(page, BEGINNING)
-    if RECORDED_UNDER.get(example) != held(page, MODEL) or st.session_state.get(
-        f"{page}/live"
-    ):
+    is_live = st.session_state.get(f"{page}/live")
+    if is_live or RECORDED_UNDER.get(example) != held(page, MODEL):
         return None
     recorded = shipped_answer(example)
     if (held(page, STOPS), conversation.messages) != (recorded.stops, ()):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -25,7 +25,7 @@ from fdkvc.conversations.page.session import show_session
 from fdkvc.core.limits import MAX_SHOWN_BUDGET
 from fdkvc.core.parameters import Field
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.page.loading import LABELS, MODELS, STORED, usable_models
+from fdkvc.models.page.loading import LABELS, STORED
 from fdkvc.player.run import StageRun
 from fdkvc.policies import POLICIES as ALL_POLICIES
 from fdkvc.ui import fields
@@ -184,13 +184,6 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
     head = files.HeadChoice.of(file, *files.shown_recording(recording))
     with controls:
         return Chosen(file, head, fields.number(page, BUDGET))
-
-
-def choose_reader(page: str) -> str:
-    """Choose the model that reads, among those that can be loaded; return its place."""
-    usable: Any = usable_models()[0].choices
-    labels = {name: usable[name] for name in READER.choices if name in usable}
-    return str(MODELS[fields.choice(page, replace(READER, choices=labels))])
 
 
 def chosen_encoding(page: str) -> Encoding:

@@ -24,6 +24,7 @@ from fdkvc.core.words import command_line, count
 from fdkvc.explain.notes import missing_value_notes
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import MODEL_COMMAND
+from fdkvc.models.page.loading import MODELS
 from fdkvc.policies import Policy, read_policy
 from fdkvc.policies.ways import MESSAGES, way_words
 from fdkvc.ui import fields
@@ -89,7 +90,8 @@ def show_verdict(page: str, file: DialogFile) -> bool:
             shape_key = _choose_shape(page)
             encoding = chosen_encoding(page)
             target = int(fields.choice(page, TARGET)) / 100
-            reader = choices.choose_reader(page)
+            # One that cannot be loaded says so once it is chosen: to find out takes a second each.
+            reader = str(MODELS[fields.choice(page, choices.READER)])
             minutes = int(fields.number(page, MINUTES))
         settings = Replay(_ways(file, encoding), (1,))
         run = FileRun(settings, target, file.key, encoding, file)
