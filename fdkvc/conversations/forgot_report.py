@@ -324,11 +324,15 @@ def none_sentence(session: Session) -> str:
     """Say that a session has no compaction, and how to see what one would forget."""
     tokens = session.tokens_of(session.contexts[0])
     size = max(tokens // 10, 1)
+    none = "No compaction"
     outcome = "nothing was forgotten"
+    if any(re.search("compact|compress", kind) for kind, _ in session.unread):
+        none = "No compaction that can be read"
+        outcome = "what was forgotten is not known"
     if session.resumed:
         outcome = "what an earlier one forgot, before the file begins, is not known"
     return textwrap.fill(
-        f"No compaction in this session of {tokens:,} {session.unit}: {outcome}. To see what each "
+        f"{none} in this session of {tokens:,} {session.unit}: {outcome}. To see what each "
         f"way would forget at a size of {count(size, 'token')}, add --at {size}.",
         WIDTH,
         break_on_hyphens=False,

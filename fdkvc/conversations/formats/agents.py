@@ -33,6 +33,7 @@ from fdkvc.core.json_input import (
     check_structure,
     objects_of,
     of_kind,
+    only,
     parse_json,
 )
 from fdkvc.core.limits import (
@@ -224,6 +225,23 @@ def _relative(reason: str) -> str:
     return reason if reason.startswith(("is ", "has ")) else f"cannot be read: {reason}"
 
 
+def message_text(message: JsonObject) -> str:
+    """Return the text of a message."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = only((part.get("text") for part in objects_of(parts)), str)
+    return "\n".join(filter(None, texts))
+
+
+Key = tuple[str, str, tuple[str, ...]]
+"""What a message and its copy share: role, text, and the ids of calls or of a result."""
+
+
+def _key(message: JsonObject) -> Key:
+    ids = (call_id(message), *call_ids(message))
+    return str(message.get("role")), message_text(message), tuple(filter(None, ids))
+
+
 class Thread:
     """A conversation while its log is read."""
 
@@ -343,6 +361,22 @@ class Thread:
     def summaries(self) -> set[int]:
         """The messages that were written in place of what left."""
         return {*chain.from_iterable(row["summary"] for row in self.compactions)}
+
+    def by_key(self) -> dict[Key, int]:
+        """Return the messages in context by what a copy shares with each."""
+        return {_key(self.messages[index][0]): index for index in self.context}
+
+    def summary_and_stayed(self, replacement: Messages) -> tuple[list[JsonObject], list[int]]:
+        """Return which messages of a new context are new, and which in context it repeats."""
+        earlier = self.by_key()
+        summary = []
+        stays = []
+        for spoken, _ in replacement:
+            if (index := earlier.get(_key(spoken))) is None:
+                summary.append(spoken)
+            else:
+                stays.append(index)
+        return summary, stays
 
     def clear(
         self,

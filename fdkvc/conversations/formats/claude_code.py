@@ -1,4 +1,4 @@
-"""Sessions of Claude Code: JSON Lines, a message or an event on each.
+"""Sessions of Claude Code, and of Qwen Code: JSON Lines, a message or an event on each.
 
 The lines of one answer have one ``message.id``. ``compact_boundary`` begins a compaction, whose
 summary is the next line marked so; ``preservedMessages``, or in older versions
@@ -7,11 +7,13 @@ conversation of their own. If the parent of a person's message is not the last m
 went back to this parent, and what came after it leaves the context. Lines with the same ``uuid``
 are read once. A message that a person sent while the model was at work is an ``attachment``. Other
 attachments and reminders (``isMeta``) with a text are read as results of a tool of this name, and
-after a boundary they stayed; other lines that neither a person nor a model wrote are counted.
+after a boundary they stayed; other lines that neither a person nor a model wrote are counted. Of
+Qwen Code, ``compressedHistory`` is what the model has in context from then on.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from fdkvc.conversations.formats.agents import (
@@ -143,6 +145,13 @@ class _Reader(Reader):
                 agent.pending = line, place
             case {"type": "system", "subtype": "microcompact_boundary"}:
                 self._clear(line, place, agent)
+            case {"systemPayload": {"info": dict(info), "compressedHistory": list(rows)}}:
+                answers = (
+                    turns_of_answer(row, place, self.unread) for row in objects_of(rows)
+                )
+                replaced = agent.summary_and_stayed(chain.from_iterable(answers))
+                sizes = _count(info, "originalTokenCount"), _count(info, "newTokenCount")
+                agent.compact(place, *replaced, sizes)
             case {"type": "user" | "assistant" | "tool_result", "message": dict(message)}:
                 is_next = agent.pending is not None and line.get("isSynthetic") is True
                 if is_next or line.get("isCompactSummary") is True:

@@ -12,13 +12,12 @@ from fdkvc.conversations.formats.agents import (
     Reader,
     Thread,
     agent_format,
-    call_ids,
+    message_text,
     unread_line,
 )
 from fdkvc.conversations.formats.base import Placed
-from fdkvc.conversations.formats.parts import call_id
 from fdkvc.conversations.formats.responses import turns_of_items
-from fdkvc.core.json_input import JsonObject, objects_of, of_kind, only
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
@@ -51,20 +50,6 @@ def is_line(value: JsonObject) -> bool:
     """Whether an object is a line of a session."""
     has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
     return has_payload or value.keys() == {"record_type"} or value.keys() >= FIRST
-
-
-def _text(message: JsonObject) -> str:
-    """Return the text of a message."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"text": content}]
-    texts = only((part.get("text") for part in objects_of(parts)), str)
-    return "\n".join(filter(None, texts))
-
-
-def _key(message: JsonObject) -> tuple[str, str, tuple[str, ...]]:
-    """Return what a message and its copy share: role, text, and the ids of calls or of a result."""
-    ids = (call_id(message), *call_ids(message))
-    return str(message.get("role")), _text(message), tuple(filter(None, ids))
 
 
 class _Reader(Reader):
@@ -119,7 +104,7 @@ class _Reader(Reader):
         for index in reversed(self.thread.context):
             message = self.thread.messages[index][0]
             passed.add(index)
-            if message.get("role") == "user" and not _text(message).startswith(CONTEXT):
+            if message.get("role") == "user" and not message_text(message).startswith(CONTEXT):
                 leaving |= passed
                 passed = set()
                 turns -= 1
@@ -131,23 +116,20 @@ class _Reader(Reader):
         thread = self.thread
         message = of_kind(payload.get("message"), str)
         history = payload.get("replacement_history")
-        earlier = {_key(thread.messages[index][0]): index for index in thread.context}
-        stays = []
-        summary = []
+        stays: list[int] = []
+        summary: list[JsonObject] = []
         note = ""
         # 1. What is in the new context: messages from the one before stay, others are the summary.
         if isinstance(history, list):
             history_items = [(item, place) for item in objects_of(history)]
             if any("compaction" in str(item.get("type")) for item, _ in history_items):
                 note = "Its summary is encrypted, so no value can be looked for in it."
-            for spoken, _ in turns_of_items(history_items, self.unread, of_log=True):
-                if (index := earlier.get(_key(spoken))) is None:
-                    summary.append(spoken)
-                else:
-                    stays.append(index)
+            spoken_items = turns_of_items(history_items, self.unread, of_log=True)
+            summary, stays = thread.summary_and_stayed(spoken_items)
         else:
             leaving = KEPT_BYTES
-            for (role, text, _), index in reversed(earlier.items()):  # the newest first
+            # The newest stay.
+            for (role, text, _), index in reversed(thread.by_key().items()):
                 if index in thread.summaries:  # which the new one replaces
                     continue
                 if role == "user":
@@ -156,7 +138,7 @@ class _Reader(Reader):
                 elif role in ("developer", "system"):
                     stays.append(index)
         # 2. The summary, which the line has too.
-        if message and not any(message in _text(spoken) for spoken in summary):
+        if message and not any(message in message_text(spoken) for spoken in summary):
             summary.append(
                 {"role": "user", "content": [{"type": "input_text", "text": message}]}
             )
