@@ -209,23 +209,27 @@ def curve_chart(
     default: float,
     theme: Theme,
     policy: str = FD_KVC,
+    *,
+    percent: bool = False,
 ) -> Spec:
     """Return a chart of one metric over one hyperparameter of a policy, with its data.
 
     The hyperparameter's default is marked.
 
     `table` has columns metric, setting, value, mean, ci_low, ci_high and published, which may be
-    missing. Metrics of one table share an axis where they can.
+    missing; shares are written in % if `percent`. Metrics of one table share an axis where they
+    can.
     """
     rows = table[table.metric == metric]
     low, high = ends_of(rows.value)
     room = 0.04 * (high - low) or 0.5
     x_ends = (low - room, high + room)
     y_ends = curve_range(table, metric)
-    axis = {"format": "~g", "tickCount": 5}
-    x = axis_between(alt.X, "value", x_ends, title=parameter, grid=False, **axis)
-    y = axis_between(alt.Y, "mean", y_ends, **axis)
-    tooltip = ["setting:N", *mean_tips(".4f"), alt.Tooltip("published:Q", format=".4f")]
+    axis = {"title": parameter, "format": "~g", "tickCount": 5}
+    x = axis_between(alt.X, "value", x_ends, grid=False, **axis)
+    y = axis_between(alt.Y, "mean", y_ends, tickCount=5, format=".0%" if percent else "~g")
+    digits = ".1%" if percent else ".4f"
+    tooltip = ["setting:N", *mean_tips(digits), alt.Tooltip("published:Q", format=digits)]
     (colour,) = policy_tints([policy], theme)
     base = alt.Chart(alt.NamedData("curve")).encode(x=x)
     layers = [

@@ -71,7 +71,7 @@ def look_at_claims_and_figures(page: Page) -> None:
     drawn = page.locator("[data-testid=stVegaLiteChart] [aria-label*='policy: FD-KVC']")
     expect(drawn.nth(20)).to_be_attached()
     page.get_by_text("Ablation curves (Figure 4)").click()
-    expect(page.locator("[aria-label*='published: 0.8470']").first).to_be_attached()
+    expect(page.locator("[aria-label*='published: 84.7']").first).to_be_attached()
 
 
 def look_at_the_tables(page: Page) -> None:
@@ -157,4 +157,4 @@ def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page) -> None
     expect(page.get_by_text("The settings differ from this run's")).to_be_visible()
     run(page, 6)
     curve = page.locator(".st-key-panel-sweep-late_retention")
-    expect(curve.get_by_label(re.compile("published: 0.8470")).first).to_be_attached()
+    expect(curve.get_by_label(re.compile("published: 84.7")).first).to_be_attached()

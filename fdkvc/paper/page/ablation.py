@@ -206,20 +206,27 @@ def show(page: str, run_view: Past, answer: DeltaGenerator) -> None:
 
 
 def effects_sentence(runs: Sequence[SweepRun]) -> str:
-    """Say how far each swept setting moves the metrics that one of them moves most."""
-    ranges = []
-    for run in runs:
-        means = run.table.groupby("metric")["mean"]
-        ranges.append((means.min(), means.max()))
-    moved = dict.fromkeys(str((highest - lowest).idxmax()) for lowest, highest in ranges)
+    """Say what each swept setting does to the metric that the first moves most.
+
+    At its highest and lowest mean, and at the default and the value before it.
+    """
+    means_of_first = runs[0].table.groupby("metric")["mean"]
+    metric = late_metric(str((means_of_first.max() - means_of_first.min()).idxmax()))
     sentences = []
-    for run, (lowest, highest) in zip(runs, ranges, strict=True):
-        reaches = []
-        for name in moved:
-            metric = late_metric(name)
-            reach = f"{metric.with_unit(lowest[name])} to {metric.with_unit(highest[name])}"
-            reaches.append(f"{metric.title.lower()} from {reach}")
-        sentences.append(f"{_label(run.settings)} moves {listed(reaches)}.")
+    for run in runs:
+        sweep = run.settings
+        rows = run.table[run.table.metric == metric.name]
+        means = rows.set_index(sweep.parameter)["mean"]
+        default = read_policy(sweep.policy).settings[sweep.parameter].default
+        places = {means.argmax(), means.argmin()}
+        if default in means.index:
+            place = means.index.get_loc(default)
+            places |= {max(place - 1, 0), place}
+        parts = []
+        for value, mean in means.iloc[sorted(places)].items():
+            words = f"{metric.with_unit(mean)} at {value:g}"
+            parts.append(words + " (the default)" * (value == default))
+        sentences.append(f"{_label(sweep)}: {metric.title.lower()} is {listed(parts)}.")
     return " ".join(sentences)
 
 

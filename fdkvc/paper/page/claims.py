@@ -74,7 +74,10 @@ def show_claims(page: str, study: Study) -> None:
     """Show the claims, all or those with one verdict."""
     results = results_of(study)
     verdict = choose_verdict(page, "Claims", counted(results), MARKS)
-    st.caption("Click a claim for the reason, and for how sure the measurement is.")
+    st.caption(
+        "Click a claim for the reason, and for how sure the measurement is. Marks on alignment are "
+        "those with the value matrix."
+    )
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>")
     for subject, group in by_subject(chosen).items():

@@ -71,7 +71,6 @@ def _claim(result: ClaimResult) -> str:
     for name, words in facts.items():
         if words:
             rows += f"<dt>{name}</dt><dd>{escape(words)}</dd>"
-    why = claim.why
     found = found_words(result)
     measured = found if result.measured is None else f"measured: {found}"
     other_verdicts = {name_of(other.verdict) for other in result.other_matrices.values()}
@@ -80,13 +79,13 @@ def _claim(result: ClaimResult) -> str:
     if result.refuted_by_paper:
         measured += "; the paper's own numbers say so too"
     if claim.measure.metric in TIMES:
-        why += " There is no verdict on times."
+        measured += "; not judged, as times depend on the machine"
     return (
         f'<li id="claim-{escape(claim.key)}"><details>'
         f'<summary><b role="img" aria-label="{name_of(verdict)}">{MARKS[verdict][0]}</b>'
         f"<span>{escape(claim.claim)}</span>"
         f"<small>{escape(measured)}</small></summary>"
-        f'<div class="evidence"><p>{escape(why)}</p>{line_html(result)}<dl>{rows}</dl></div>'
+        f'<div class="evidence"><p>{escape(claim.why)}</p>{line_html(result)}<dl>{rows}</dl></div>'
         "</details></li>"
     )
 

@@ -87,9 +87,11 @@ def sweep_chart(
     """Return the chart of a metric over a hyperparameter of a policy, from a sweep's table."""
     rows = rows.assign(value=rows[parameter].astype(float))
     setting = policy.settings[parameter]
-    title = late_metric(metric).title
+    shown_metric = late_metric(metric)
+    names = shown_metric.title, setting.title
     default = float(setting.default)
-    return curve_chart(rows, metric, title, setting.title, default, theme, policy.title)
+    percent = shown_metric.percent
+    return curve_chart(rows, metric, *names, default, theme, policy.title, percent=percent)
 
 
 def measured_figures(study: Study) -> dict[str, tuple[str, Charts]]:

@@ -152,7 +152,7 @@ def _describe(kind: Kind, run: Past) -> None:
     """Describe the run that is shown: what ran, and whether it was cancelled."""
     if run.job is None:
         version = version_words(papers_run().version)
-        origin = f". Measured on {run.time} with {version}, and shipped."
+        origin = f". Measured on {run.time} with {version}; comes with the app."
     else:
         origin = f", run at {run.time}, took {run.job.seconds:.1f} s."
     st.caption(plain(f"Shown: {kind.describe(run.result.settings)}{origin}"))

@@ -73,7 +73,9 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
             st.markdown(plain(EXPECTED))
     legend = (
         "Measured ± half-width of its 95 % interval; below it, where the paper prints a figure, "
-        f"verdict (none on times), that figure and (measured − published). {PLACES}."
+        "verdict (none on times), that figure and Δ, measured − published. ✓: a test shows that "
+        "the two are the same up to chance, ≠: that they differ, ?: neither, also where Δ is small "
+        f"but uncertain. {PLACES}."
     )
     st.caption(plain(legend))
     st.html(f"<style>{STYLE}</style>")
@@ -105,6 +107,6 @@ def _cell(fact: Fact | None) -> str:
     if fact.published is not None:
         unit = unit_named(fact.metric)
         difference = signed(unit.scale * fact.difference, unit.digits)
-        words = f"{sign_of(fact)} {fact.published.words} ({difference})".strip()
+        words = f"{sign_of(fact)} {fact.published.words} (Δ {difference.lstrip('±')})".strip()
         printed = f"<small>{escape(words)}</small>"
     return f"<td class='{name}'>{escape(marked_words(fact))}{printed}</td>"

@@ -188,7 +188,8 @@ def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
         metrics = map(metric_named, swept.metrics)
         columns = {metric.name: metric.heading(metric.label) for metric in metrics}
         rows = dict(zip(values, values, strict=True))
-        yield MeasuredTable(NUMBERS[parameter], title, field.letters, rows, columns)
+        corner = f"{field.letters} ({swept.dialogs} dialogs)"
+        yield MeasuredTable(NUMBERS[parameter], title, corner, rows, columns)
     rows = {}
     for row in HYPERPARAMETERS:
         tried = f"the paper tried {row.low:.2f} to {row.high:.2f}"
