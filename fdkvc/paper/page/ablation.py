@@ -216,16 +216,17 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
     for run in runs:
         sweep = run.settings
         rows = run.table[run.table.metric == metric.name]
-        means = rows.set_index(sweep.parameter)["mean"]
+        values = rows[sweep.parameter].tolist()
+        means = rows["mean"].tolist()
         default = read_policy(sweep.policy).settings[sweep.parameter].default
-        places = {means.argmax(), means.argmin()}
-        if default in means.index:
-            place = means.index.get_loc(default)
+        places = {means.index(max(means)), means.index(min(means))}
+        if default in values:
+            place = values.index(default)
             places |= {max(place - 1, 0), place}
         parts = []
-        for value, mean in means.iloc[sorted(places)].items():
-            words = f"{metric.with_unit(mean)} at {value:g}"
-            parts.append(words + " (the default)" * (value == default))
+        for place in sorted(places):
+            words = f"{metric.with_unit(means[place])} at {values[place]:g}"
+            parts.append(words + " (the default)" * (values[place] == default))
         sentences.append(f"{_label(sweep)}: {metric.title.lower()} is {listed(parts)}.")
     return " ".join(sentences)
 
