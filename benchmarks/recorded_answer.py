@@ -39,8 +39,7 @@ def record_answer(name: str, place: str) -> RecordedAnswer:
     *_, answered = write(answered)
     answers = dict(zip(conversation.titles, answered.answers(), strict=True))
     restored = {policy.name: restore(answered, policy.name) for policy in policies}
-    model = conversation.language_model
-    identity = model.name, model.decoder.shape.parameters, name, turn, budget, stops
+    identity = conversation.language_model.name, name, turn, budget, stops
     return RecordedAnswer(*identity, answered.prompt, answers, restored)
 
 

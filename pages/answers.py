@@ -20,15 +20,13 @@ with page(
         name = choices.choose_model(PAGE)
         conversation = choices.choose_conversation(shown)
     if conversation and (recorded := choices.recording_of(PAGE, conversation)):
-        sections.show_model_note("", recorded.model, recorded.parameters)
+        sections.show_model_note("", recorded.model)
         missing = choices.why_recorded(name)
         scene.show_recorded(PAGE, conversation, recorded, missing)
         scene.show_input(PAGE, conversation, missing)
     else:
         model = load_model(name, lambda: show_instead(PAGE, name))
-        shape = model.decoder.shape
-        note = model.tokens.note
-        sections.show_model_note(name, model.name, shape.parameters, note)
+        sections.show_model_note(name, model.name, model.tokens.note)
         if conversation is not None:
             choices.warn_of(conversation.policies, model)
             body = st.container()

@@ -106,6 +106,9 @@ def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int
         yield match[0], low, high + 1
 
 
+PUNCTUATION = ".,;:!?()"
+"""What a sentence leaves out at the ends of a word that it names."""
+
 FUNCTION_WORDS = frozenset(
     findall(
         r"\w+",
@@ -315,6 +318,8 @@ class Span(Word):
     """The number of KV heads that evicted a part of them, and of all KV heads."""
     evicted_in: tuple[int, int]
     """The first and the last turn in which a head evicted a part of them."""
+    in_call: bool
+    """Whether they stand in a call."""
 
 
 @dataclass(frozen=True)
@@ -405,7 +410,7 @@ def restore_spans(
     weights = sum(full.attention(place).mean(axis=(0, 1))[: cache.count] for place in places)
     words = words_of(tokens, cache.ids, passages)
     # 4. Restore each span alone, then all of them, and let each cache write.
-    evicted_spans = _spans(words, np.asarray(weights), cache, turns_of(passages))
+    evicted_spans = _spans(words, np.asarray(weights), cache, passages)
     spans = [*islice(evicted_spans, max_spans)]
     sets: list[tuple[Span, ...]] = [(span,) for span in spans]
     if len(spans) > 1:
@@ -424,13 +429,14 @@ def restore_spans(
 
 
 def _spans(
-    words: Sequence[Word], weights: Floats, cache: TextCache, turns: Sequence[int]
+    words: Sequence[Word], weights: Floats, cache: TextCache, passages: Passages
 ) -> Iterator[Span]:
     """Yield spans of evicted words, each around the heaviest word that is left.
 
-    `weights` are those of tokens, `turns` those of passages. Spans that begin from a function word
-    or a special token come last.
+    `weights` are those of tokens. Spans that begin from a function word or a special token come
+    last.
     """
+    turns = turns_of(passages)
     evicted_in = cache.evicted_in
     evicted: Bools = np.any(evicted_in >= 0, axis=(0, 1))  # from some head (N,)
     # By word; a word is free if it was evicted and is in no span.
@@ -467,4 +473,5 @@ def _spans(
             turn=turns[words[index].passage],
             evicted=(int(is_evicted.any(axis=-1).sum()), evictions[:, :, 0].size),
             evicted_in=(min(evicted_turns), max(evicted_turns)),
+            in_call=passages[words[index].passage][0] == "call",
         )

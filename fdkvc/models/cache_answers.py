@@ -44,8 +44,6 @@ class CacheAnswer:
     """Its calls, graded against the expected ones; none while the model writes."""
     predicted: tuple[Predicted, ...] = ()
     """The readable words of a text that all caches predict, the same for all."""
-    probability: float | None = None
-    """The probability of that text per token, as a geometric mean."""
     note: str = ""
     """A sentence if the answer was cut off or stopped."""
 
@@ -73,8 +71,6 @@ class RecordedAnswer:
 
     model: str
     """The name of the model."""
-    parameters: int
-    """How many parameters it has."""
     file: str
     """The name of the example."""
     turn: int

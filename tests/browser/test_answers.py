@@ -29,7 +29,7 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     page.get_by_role("heading", name=re.compile("make the same call as in the dialog")).wait_for()
     fifo = page.get_by_role("region", name="FIFO", exact=True)
     expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
-    expect(page.get_by_text("The call failed because")).to_contain_text("San Jose was evicted")
+    expect(page.get_by_text("restored, the call is right")).to_contain_text("San Jose")
 
     page.get_by_role("tab", name="Why this answer").click()
     expect(page.get_by_role("region", name="Attention behind the word")).to_be_visible()

@@ -80,7 +80,7 @@ def test_another_model_begins_with_its_own_policies_and_is_loaded_once(
     assert loaded.count(str(folder)) == 1
     assert list(lanes(app)) == ["Full cache", *FOUR]
     assert link_of(app).items() >= {"model": "mine", "file": "birthday", "budget": "64"}.items()
-    assert "mine has 0.0 million parameters" in words_of(app)
+    assert "What mine writes may be" in words_of(app)
     assert lanes(open_page("answers", **link_of(app))) == lanes(app)
     assert lanes(open_page("answers", model="mine", said="hello")) == lanes(app)
     assert loaded.count(str(folder)) == 1
@@ -166,7 +166,7 @@ def test_choosing_smollm2_shows_what_eviction_did_without_loading_it(
     assert [name for name, right in signs.items() if right] == ["Full cache", "KeyDiff"]
     assert "Rosalind" in shown["Full cache"].partition("writes:")[2]
     assert "system prompt</b> You are a helpful AI" in html(app)
-    assert "*Rosalind.* was evicted in turn" in words_of(app)
+    assert "With *Rosalind* (turn 0) restored, the answer has" in words_of(app)
     assert "scrolls back" in html(app)
     app.selectbox(key="answers/look").set_value("fd-kvc").run()
     assert "Only all 4 restored together make the answer" in words_of(settled(app))
@@ -203,7 +203,6 @@ def test_the_recorded_answer_is_what_the_model_gives_live() -> None:
     assert replace(again, answers={}, restored={}) == replace(recorded, answers={}, restored={})
     for name, answer in recorded.answers.items():
         other = again.answers[name]
-        assert other.probability == pytest.approx(answer.probability, abs=0.01)
         assert [(*word[:2],) for word in other.predicted] == [
             (*word[:2],) for word in answer.predicted
         ]
@@ -223,7 +222,6 @@ def test_smollm2_answers_under_five_caches() -> None:
 
     assert list(lanes(app)) == ["Full cache", *FOUR]
     assert lanes(app)["Full cache"].endswith("The capital of Slovenia is Ljubljana. ")
-    assert "134.5 million parameters" in words_of(app)
     assert "system prompt</b> You are a helpful AI" in html(app)
     assert link_of(app).items() >= {"model": "smollm2", "budget": "64"}.items()
     before = lanes(app)

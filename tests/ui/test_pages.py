@@ -247,7 +247,7 @@ def test_a_call_of_another_model_is_seen_in_its_recording() -> None:
     app = open_page("answers", file="hotel")
     said = " ".join(caption.value for caption in app.caption)
     assert "Recorded with Qwen2.5-Coder-0.5B-Instruct" in said
-    assert "choose a model of yours" in said
+    assert "Choose a model of yours" in said
     assert "answers/run-live" not in {button.key for button in app.button}
     assert "your room" in html(app)
     assert app.selectbox(key="answers/look").value == "h2o", "which a restored word mends"

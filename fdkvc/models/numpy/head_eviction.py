@@ -42,12 +42,12 @@ from fdkvc.policies.together import Together
 
 DECIDES = Field(
     "Who decides",
-    "Whether each KV head evicts by itself, or all heads of a layer or of the model evict the same "
-    "tokens.",
+    "Each KV head of each layer has a part of the cache. It evicts by itself, or all of a layer "
+    "or of the model evict the same tokens.",
     name="decides",
     default="head",
     choices={
-        "head": "each KV head by itself",
+        "head": "each head by itself",
         "layer": "all heads of a layer together",
         "model": "all heads of the model together",
     },

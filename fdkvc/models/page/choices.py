@@ -95,7 +95,10 @@ PRETRAINED = {BEGINNING.name: EXAMPLE, BUDGET.name: 64, STOPS.name: "0:24"}
 RECORDED_UNDER = {EXAMPLE: "smollm2", "hotel": MODEL.default}
 """The chosen model with which each recorded example is shown."""
 
-OTHER_MODEL = "To run it live, choose a model of yours, such as Ollama's qwen2.5-coder:0.5b."
+OTHER_MODEL = (
+    "Choose a model of yours for that, such as Ollama's qwen2.5-coder:0.5b. The bundled one "
+    "answers only once you change, say, the budget."
+)
 
 STARTERS = {
     "bundled": (

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import islice, zip_longest
 from threading import Lock
 
-import numpy as np
 import streamlit as st
 
 from fdkvc.core.limits import (
@@ -24,7 +23,6 @@ from fdkvc.models.answer_causes import words_in
 from fdkvc.models.cache_answers import CacheAnswer, Predicted
 from fdkvc.models.numpy.chat import Chat, ChatText, is_looping
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
-from fdkvc.models.numpy.losses import losses
 from fdkvc.models.numpy.model_text import WRITERS, Passage, Writer, speaker_of
 from fdkvc.models.numpy.text_cache import TextCache, read
 from fdkvc.models.numpy.tokens import EncodedPassage, role_of
@@ -397,17 +395,15 @@ class Answered:
                 note = "Not finished."
             entries = count if name == FULL else min(self.conversation.budget, count)
             calls = tuple(self.graded_calls(name)) if graded else ()
-            words, probability = predicted.get(name, ((), None))
+            words = predicted.get(name, ())
             passages = tuple(self.passages(name))
-            answers.append(
-                CacheAnswer(title, entries, count, passages, calls, words, probability, note)
-            )
+            answers.append(CacheAnswer(title, entries, count, passages, calls, words, note))
         return answers
 
 
 @cached
-def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], float]]:
-    """Return how each cache predicts the same text, and the mean probability of its tokens.
+def _predictions(answered: Answered) -> dict[str, tuple[Predicted, ...]]:
+    """Return how each cache predicts the words of the same text.
 
     The text is the dialog's own answer, or else that of the full cache; of a long one, the first
     tokens. The result is empty if the full cache makes the expected calls, which are compared
@@ -419,14 +415,13 @@ def _predictions(answered: Answered) -> dict[str, tuple[tuple[Predicted, ...], f
     if called or (not true and answered.looped(FULL)):
         return {}
     passages = [*(answered.true_passages() if true else answered.written_passages())]
-    predicted = {name: _predicted(context, name, passages) for name in context.caches}
-    return {name: words for name, words in predicted.items() if words is not None}
+    return {name: _predicted(context, name, passages) for name in context.caches}
 
 
 def _predicted(
     context: Chat, name: str, passages: Sequence[EncodedPassage]
-) -> tuple[tuple[Predicted, ...], float] | None:
-    """Return how one cache predicts passages, and the mean probability of their tokens.
+) -> tuple[Predicted, ...]:
+    """Return how one cache predicts the words of passages.
 
     Not all caches at once, since each fork that reads copies the vectors of the text before.
     """
@@ -434,7 +429,6 @@ def _predicted(
     shape = context.model.decoder.shape
     cache = context.caches[name].fork()
     words = []
-    nats = []
     room = min(MAX_WRITTEN_TOKENS, shape.positions - context.longest)
     step = max(MAX_BLOCK_LOGITS // shape.vocabulary, 1)
     for encoded in passages:
@@ -443,18 +437,12 @@ def _predicted(
         if len(ids) <= start:
             break
         room -= len(ids)
-        # 1. The nats of each token but the first, and the likeliest in its place.
-        lost_parts = []
-        best_parts = []
+        # 1. The likeliest token after each.
+        likeliest: list[int] = []
         for first in range(0, len(ids), step):
             logits = read([cache], ids[first : first + step])
-            targets = np.array(ids[first + 1 : first + step + 1], np.intp)
-            lost, _, best = losses(logits[:, : len(targets)], targets)
-            lost_parts.append(lost[0])
-            best_parts.append(best[0])
+            likeliest += logits[0].argmax(axis=-1).tolist()
         stop = min(encoded.stop, len(ids))
-        nats.append(np.concatenate(lost_parts)[start - 1 : stop - 1])
-        likeliest = np.concatenate(best_parts)
         # 2. The tokens of each argument's value in a call, or else of each readable word.
         places = []
         for low, high in encoded.passage.spans:
@@ -468,13 +456,11 @@ def _predicted(
                     places.append((text, low + start, end + start))
         # 3. Whether the likeliest tokens have the same words.
         for text, low, end in places:
-            instead = tokens.text(likeliest[low - 1 : end - 1].tolist()).strip()
+            instead = tokens.text(likeliest[low - 1 : end - 1]).strip()
             right = causes.bare(instead) == causes.bare(text)
             words.append(Predicted(text, right, instead))
         cache.end_turn()
-    if not nats:
-        return None
-    return tuple(words), float(np.exp(-np.concatenate(nats).mean()))
+    return tuple(words)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
             text = attempt.written
             held += span.end - span.first
         answers.append(replace(answer, held=held, passages=((restoration.writer, text),)))
-    return [replace(answer, predicted=(), probability=None, note="") for answer in answers]
+    return [replace(answer, predicted=(), note="") for answer in answers]
 
 
 def restored_sentence(recorded: RecordedAnswer) -> str:
@@ -79,7 +79,7 @@ def show_forgotten_word(page: str) -> None:
         model = recorded.model.partition("-")[0]
         words = (
             f"Recorded with {model}. FIFO keeps the newest tokens, H2O also those with the most "
-            "attention. Dashed: not as with the full cache."
+            "attention. Dashed: not as with the full cache, which may err, too."
         )
         st.caption(plain(restored_sentence(recorded) if restored else words))
         st.page_link(

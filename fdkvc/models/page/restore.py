@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 import streamlit as st
 
-from fdkvc.models.answer_causes import Restoration, turns_in_words
+from fdkvc.models.answer_causes import PUNCTUATION, Restoration
 from fdkvc.models.cache_answers import CacheAnswer
 from fdkvc.models.page.conversation import Answered, restored
 from fdkvc.models.page.why import choose_answer
@@ -39,8 +39,9 @@ def show_restoration(
     st.caption(
         "Of the words that some head of this policy has evicted, these get the most attention "
         "from the full cache where it writes the word that this policy's answer lacks; function "
-        "words come last. Adjacent words are restored together, in every head, for this answer "
-        "only. In your own chat, the full cache reads the text with this policy's answers."
+        "words come last. Adjacent words with similar attention (half or more) are restored "
+        "together, in every head, for this answer only. In your own chat, the full cache reads "
+        "this policy's earlier answers here, not its own."
     )
 
 
@@ -60,20 +61,17 @@ def _summary(
             return words.format(title, answer.verdict, goal, remark)
         words = Markdown("With {} the call is {}: nothing needs to be restored.")
         return words.format(title, goal)
-    # A single span that makes the answer right is the clearest cause.
     for attempt in answers.attempts:
         if len(attempt.spans) == 1 and answers.undone(attempt.written, expected):
             span = attempt.spans[0]
-            failed = "differs" if by_full else "failed"
-            turns = turns_in_words(*span.evicted_in)
-            result = (
-                f"the call is {goal}" if kind == "call" else f"it has “{answers.word}” again"
-            )
-            if kind == "answer" and attempt.written.split() != expected.split():
-                result += ", though other words differ"
-            return Markdown(
-                "**The {} {} because *{}* was evicted in {}: with it restored, {}.**"
-            ).format(kind, failed, span.text, turns, result)
+            result = f"the call is {goal}"
+            if kind == "answer":
+                result = f"the answer has “{answers.word.strip(PUNCTUATION)}” again"
+                if attempt.written.split() != expected.split():
+                    result += ", though other words differ"
+            name = span.text.strip(PUNCTUATION)
+            words = Markdown("**With *{}* (turn {}) restored, {}.**")
+            return words.format(name, span.turn, result)
     together = answers.attempts[-1]
     spans = len(together.spans)
     full = ""

@@ -126,7 +126,7 @@ def show_input(page: str, conversation: Conversation, missing: str = "") -> None
         with st.container(horizontal=True, vertical_alignment="center"):
             with st.container():
                 text = st.chat_input(
-                    "To write here, install the model" if missing else "Write as the user",
+                    "You can write here once it runs live" if missing else "Write as the user",
                     key=f"{page}/say",
                     disabled=room < 2 or bool(missing),
                 )

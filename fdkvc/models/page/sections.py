@@ -21,7 +21,8 @@ HELP = (
         "Right and wrong",
         "In a dialog from a file, a call is right when its method and every argument equal those "
         "of the dialog's own call. Your own chat has no such call: there a call is the same as the "
-        "full cache's (=) or different (≠). Marked words differ from the full cache.",
+        "full cache's (=) or different (≠). Dashed words differ from the full cache's; the others "
+        "are the same, which may be wrong, too.",
     ),
     (
         "Entries per head",
@@ -31,17 +32,16 @@ HELP = (
 )
 
 
-def show_model_note(key: str, name: str, parameters: int, remark: str = "") -> None:
+def show_model_note(key: str, name: str, remark: str = "") -> None:
     """Show what the model is, and what it cannot do."""
-    size = f"{parameters / 1e6:.1f} million parameters"
     note = (
-        f"{name} has {size}. What it writes may be wrong with the full cache, too: see how well "
-        "each cache predicts the true text. Policies evict after every message and answer."
+        f"What {name} writes may be wrong even with the full cache: see how well each cache "
+        "predicts the true text. Policies evict after every message and answer."
     )
     if key == MODEL.default:
         note = (
-            f"The model has {size} and was trained only on English service dialogs. It can ask, "
-            "make calls and answer in their style, but it makes up what a service replies, knows "
+            "The bundled model is small and was trained only on English service dialogs. It can "
+            "ask, make calls and answer in their style, but makes up what a service replies, knows "
             "nothing about the world, and does not show what a large model would lose."
         )
     st.caption(plain(f"{note} {remark}".strip()))

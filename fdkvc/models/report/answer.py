@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from html import escape
 
 from fdkvc.charts.theme import hue_of
-from fdkvc.core.words import clipped, listed, percent
+from fdkvc.core.words import clipped, listed
 from fdkvc.models.answer_causes import (
+    PUNCTUATION,
+    Attempt,
     GradedCall,
     Restoration,
     changed_words,
@@ -30,19 +32,29 @@ def restored_html(restored: Restoration, expected: str, *, by_full: bool) -> str
 
     `by_full` says whether the expected text is the full cache's.
     """
-    nothing = _written(restored, restored.lost, expected, by_full)
-    rows = [['<th scope="row">nothing</th>', f"<td>{nothing}</td>"]]
+    nothing = Attempt((), restored.lost)
+    same: list[Attempt] = []
+    others: list[Attempt] = []
     for attempt in restored.attempts:
-        span = attempt.spans[0]
+        changes = len(attempt.spans) > 1 or attempt.written != restored.lost
+        (others if changes else same).append(attempt)
+    same_words = [f"“{row.spans[0].text}” (turn {row.spans[0].turn})" for row in same]
+    rows = []
+    for attempt in (nothing, *others):
         label = f"all {len(attempt.spans)}"
         place = ""
-        if len(attempt.spans) == 1:
+        if not attempt.spans:
+            label = "nothing"
+            place = f"the same with {listed(same_words)}" if same else ""
+        elif len(attempt.spans) == 1:
+            (span,) = attempt.spans
             label = span.text
             place = (
-                f"from turn {span.turn}, evicted in {turns_in_words(*span.evicted_in)} "
-                f"from {span.evicted[0]} of {span.evicted[1]} heads"
+                f"from {'the call in ' if span.in_call else ''}turn {span.turn}, evicted by "
+                f"{span.evicted[0]} of {span.evicted[1]} heads in "
+                f"{turns_in_words(*span.evicted_in)}"
             )
-        head = f'<th scope="row">{escape(label)}<small>{place}</small></th>'
+        head = f'<th scope="row">{escape(label)}<small>{escape(place)}</small></th>'
         rows.append(
             [head, f"<td>{_written(restored, attempt.written, expected, by_full)}</td>"]
         )
@@ -91,10 +103,9 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
             instead = f"instead: {word.instead or '(end)'}"
             chips.append(_chip(word.text, "" if word.right else instead))
         if chips:
+            parts += "<small>after the same words, it predicts:</small>"
             parts += f'<div class="chips">{" ".join(chips)}</div>'
-        if answer.probability is not None:
-            share = percent(answer.probability)
-            parts += f"<small>{share} probability per token</small><small>writes:</small>"
+            parts += "<small>by itself, it writes:</small>"
         for writer, text in answer.passages:
             if writer != "call":
                 expected = words.get(writer, []) if compared else text.split()
@@ -144,9 +155,12 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     if words:
         word = max(words, key=lambda index: len(_lost(answers, index)))
         lost = _lost(answers, word)
-        predicting = listed([title for title in titles if title not in lost])
-        value = f"“{full.predicted[word].text}” in {text}"
-        return f"{value}: predicted with {predicting}; lost with {listed(lost)}"
+        predicting = [title for title in titles if title not in lost]
+        elsewhere = {title for index in words for title in _lost(answers, index)} - {*lost}
+        losing = [title for title in predicting if title in elsewhere]
+        more = f"; another word is lost with {listed(losing)}" if losing else ""
+        value = f"“{full.predicted[word].text.strip(PUNCTUATION)}” in {text}"
+        return f"{value}: predicted with {listed(predicting)}; lost with {listed(lost)}{more}"
     if any(word.right for word in full.predicted):
         return f"No cache loses a word of {text} that the full cache predicts"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
