@@ -12,7 +12,9 @@ with page(
 ) as shown:
     policies.show_judged(shown.name)
     st.page_link(
-        "pages/dialogs.py", label="Which one for your conversations?", icon=":material/forum:"
+        "pages/dialogs.py",
+        label="No policy wins everywhere: judge your dialogs",
+        icon=":material/forum:",
     )
     st.header("How each decides", anchor=False)
     policies.show_each(shown.name)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.core.statistics import MIN_CLUSTERS
-from fdkvc.core.words import listed, percent
+from fdkvc.core.words import percent
 from fdkvc.policies import read_policy
 from fdkvc.policies.ways import MESSAGES
 
@@ -139,20 +139,21 @@ def judged_findings() -> tuple[str, ...]:
     newest_name, attentive_name = (read_policy(name).title for name in (NEWEST, COMPARED))
     best = rows.iloc[0]
     best_share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
-    longer = planned_ways().query(
-        "sample == @LONGER and decides == 'model' and metric == @RIGHT"
-    )
+    ways = planned_ways()
+    longer = ways.query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
     longer_shares = longer.set_index("policy")["mean"]
-    dialogs, longer_dialogs = (f"{table.n.max():.0f}" for table in (rows, longer))
+    read = ways.groupby("sample").n.max()
+    dialogs = f"{rows.n.max():.0f} of {read[FIRST]:.0f} dialogs of {FIRST}"
+    longer_dialogs = f"{longer.n.max():.0f} of {read[LONGER]:.0f} of {LONGER}"
     return (
         f"In service dialogs keep the first four tokens and the newest ({newest_name}); in long "
         f"conversations full of tool calls also what got most attention ({attentive_name}).",
-        f"Service dialogs ({dialogs} of {FIRST}), with room for {ENTRIES} tokens: of the values "
-        f"that SmolLM2 gets right with the full cache, {newest} stay right; with the oldest "
-        f"messages dropped, {dropped}; with {read_policy(best.policy).title}, {best_share} ({low} "
-        f"to {high}).",
-        f"Long conversations full of tool calls ({longer_dialogs} of {LONGER}): of SmolLM2's "
-        f"values {percent(longer_shares[COMPARED])} stay right with {attentive_name}, "
+        f"Service dialogs, with room for {ENTRIES} tokens: of the values that SmolLM2 gets right "
+        f"with the full cache ({dialogs} have any), {newest} stay right; with the oldest messages "
+        f"dropped, {dropped}; with {read_policy(best.policy).title} {best_share}, too close to "
+        f"call ({low} to {high}).",
+        f"Long conversations full of tool calls ({longer_dialogs} have such values): "
+        f"{percent(longer_shares[COMPARED])} stay right with {attentive_name}, "
         f"{percent(longer_shares[NEWEST])} with {newest_name}.",
         f"With FD-KVC {published} stay right in service dialogs, {plain} without its "
         "reinforcement (α₀ = 0).",
@@ -180,17 +181,18 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
 
 
 def second_model_sentence() -> str:
-    """Say how many comparisons come out the same on Qwen2.5-Coder, and of how many dialogs."""
+    """Say which of `judged_findings` hold on Qwen2.5-Coder, of how many dialogs."""
     table = planned_comparisons(SECOND_MODEL).query("metric == 'kl' and count > 0")
     findings = []
-    sizes = []
-    for sample, part in table.groupby("sample", sort=False):
-        sizes.append(f"{part.n.max()} dialogs of {sample}")
     for _, part in table.groupby(["more", "less", "sample"], sort=False):
         verdicts = part.set_index("model").verdict
         findings.append(finding(verdicts, int(part.services.iloc[0])))
-    holding, differing, undecided = map(findings.count, ("holds on both", "differs", "open"))
-    parts = [f"agrees in {holding} of {len(findings)} comparisons"]
-    parts += [f"differs in {differing}"] if differing else []
-    parts += [f"leaves {undecided} open"] if undecided else []
-    return f"A second model, Qwen2.5-Coder-0.5B, {listed(parts)} ({listed(sizes)})."
+    sizes = table.groupby(["sample", "more"]).n.max()
+    dropped, reinforced = sizes[FIRST][["model: messages(fifo)", "head: fd-kvc"]]
+    return (
+        "On a second model, Qwen2.5-Coder-0.5B, dropped messages and FD-KVC's reinforcement cost "
+        f"values, too ({dropped} and {reinforced} dialogs of {FIRST}); whether "
+        f"{read_policy(COMPARED).title} helps in long conversations is open "
+        f"({sizes[LONGER].max()} of {LONGER}). Of {len(findings)} comparisons "
+        f"{findings.count('differs')} differ, none of these."
+    )
