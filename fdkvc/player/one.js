@@ -47,6 +47,7 @@ export class One {
     this.lane = new Lane(run.lanes[0], past ? run.columns.slice(0, -3) : run.columns, this.dialog);
     this.lanes = [this.lane];
     this.searching = 0;
+    this.asks = !hub.alone && !run.shows;
     const frame = stage.part('.frame');
     frame.innerHTML = PANELS;
     this.part = (/** @type {string} */ selector) => one(frame, selector);
@@ -92,7 +93,7 @@ export class One {
   /** @param {number} turn @param {number | null} token */
   point(turn, token) {
     // First what changes elements: text on a canvas makes the browser bring all styles up to date.
-    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.#answer());
+    this.why.show(turn, token, this.stage.holds(), this.stage.sentences(), this.asks ? this.#answer() : undefined);
     for (const chart of this.charts) chart.point?.(turn, token);
   }
 
@@ -121,7 +122,7 @@ export class One {
   // Requests what would have decided otherwise, and repeats until the answer arrives.
   settled(wait = SEARCHED) {
     clearTimeout(this.searching);
-    if (hub.alone || this.stage.scene !== this || !this.#question() || this.#answer()) return;
+    if (!this.asks || this.stage.scene !== this || !this.#question() || this.#answer()) return;
     this.searching = setTimeout(() => {
       if (!this.stage.root.isConnected) return;
       hub.tell.answer?.({ ...this.#question(), again: performance.now() });

@@ -137,11 +137,11 @@ export class Transcript {
 
   /** What a turn needed, and whether a lane held it. It is a note of the page, not part of the transcript.
    * @param {Demands} demands */
-  #demands({ source, values }) {
+  #demands({ turn, source, values }) {
     const chips = values.flatMap(([what, lost, token]) => lost.map((words, k) => make('span', {
       className: words ? 'unmet' : 'met', title: 'Where it was last mentioned, and why it was kept or evicted',
       'data-lane': k, 'data-token': token,
-    }, make('b', {}, what), words ? ` ✗ ${words}` : ' ✓ held then')));
+    }, make('b', {}, what), words ? ` ✗ ${words}` : ` ✓ held in turn ${turn}`)));
     return make('div', { className: 'demands', role: 'none', hidden: '' }, make('b', {}, source), ...chips);
   }
 

@@ -3,7 +3,6 @@
 import { drawCourse } from './course.js';
 import { make, tile } from './dom.js';
 import { comparison, fateOf, fateOfValue, fateWords, rivalOf } from './fate.js';
-import { hub } from './hub.js';
 import { theme } from './marks.js';
 import { number, signed } from './numbers.js';
 import { EVICTED, SPANS } from './record.js';
@@ -15,7 +14,7 @@ export function heading(dialog, token, value, chosen, { words, below, gone }, un
   const word = dialog.words.length ? `“${dialog.words[token]}” · ` : '';
   const close = chosen ? make('button', { className: 'close', 'aria-label': 'Unpin this entry', title: 'Unpin (Esc)' }, '×') : null;
   close?.addEventListener('click', unpin);
-  const origin = [value && `token ${token}`, `topic ${dialog.topicOf(token) || 'none'}`, `from turn ${dialog.born[token]}`, SPANS[dialog.kindOf(token)]];
+  const origin = [value && `${word}token ${token}`, `topic ${dialog.topicOf(token) || 'none'}`, `from turn ${dialog.born[token]}`, SPANS[dialog.kindOf(token)]];
   return make('header', {},
     tile(dialog, dialog.hueOf(token), 'large'),
     make('div', {}, make('b', {}, value ? `“${value}” · value` : `${word}token ${token}`), make('span', {}, origin.filter(Boolean).join(' · '))),
@@ -59,9 +58,9 @@ export class Why {
     this.course = /** @type {readonly [turn: number, parts: Part[]]} */ ([0, []]);
   }
 
-  /** `chosen` says whether the entry is pinned, `sentences` why, and `answer` what would have decided otherwise.
+  /** `chosen` says whether the entry is pinned, `sentences` why, and `answer` what would have decided otherwise, undefined where nobody asks.
    * @param {number} turn @param {number | null} token @param {boolean} chosen
-   * @param {string[] | null} sentences @param {Answer | null} answer */
+   * @param {string[] | null} sentences @param {Answer | null | undefined} answer */
   show(turn, token, chosen, sentences, answer) {
     const shown = JSON.stringify([turn, token, chosen, sentences, answer, theme.ink, this.lane.dialog.byKind]);
     if (shown === this.shown) return;
@@ -105,7 +104,7 @@ export class Why {
   }
 
   /** @param {number} turn @param {number} token @param {boolean} chosen
-   * @param {string[] | null} sentences @param {Answer | null} answer */
+   * @param {string[] | null} sentences @param {Answer | null | undefined} answer */
   #entry(turn, token, chosen, sentences, answer) {
     const { lane } = this;
     const fate = fateOf(lane, turn, token);
@@ -120,7 +119,7 @@ export class Why {
     else if (!sentences || sentences.length) {
       parts.push(make('p', { className: 'in-words' }, sentences?.join(' ') ?? '…'));
     }
-    if (here && chosen && !hub.alone) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, answer)));
+    if (here && chosen && answer !== undefined) parts.push(make('section', { className: 'search' }, ...this.#search(fate.left !== null, answer)));
     if (scored) parts.push(...this.#history(fate.at, course));
     return parts;
   }
@@ -185,7 +184,7 @@ export class Why {
     return list;
   }
 
-  /** @param {boolean} gone @param {Answer | null} answer */
+  /** @param {boolean} gone @param {Answer | null | undefined} answer */
   #search(gone, answer) {
     const title = make('h3', {}, gone ? 'What would have kept it?' : 'What would have evicted it?');
     if (!answer) return [title, make('p', { className: 'hint busy' }, 'Running the dialog again with one setting changed at a time …')];

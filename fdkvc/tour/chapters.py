@@ -27,7 +27,7 @@ TITLES = (
     "The topic returns",
     "The call fails",
     "Bring it back",
-    "The first token",
+    "The first tokens",
     "What to use, and what is open",
 )
 
@@ -89,7 +89,8 @@ def _fills(run: StageRun) -> Chapter:
     previous_size = _held(run, turn - 1).total()
     new_tokens = int(bounds[turn + 1] - bounds[turn])
     sentences = (
-        "For each token that it reads, here a word, a language model stores an entry in its cache.",
+        "For each token that it reads, here a word or a punctuation mark, a language model stores "
+        "an entry in its cache.",
         f"This one has room for {count(budget, 'entry', 'entries')}: {previous_size} are filled, "
         f"and turn {turn} adds {new_tokens}.",
         f"So a policy evicts {previous_size + new_tokens - budget}, which the model can no longer "
@@ -143,8 +144,9 @@ def _returns() -> Chapter:
     rank = ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}.",
-        f"{run.policy.title} lets importance fade, but still holds "
-        f"{_held(run, turn - 1)[topic]} entries about topic {topic}.",
+        f"{run.policy.title} lets importance fade, but after turn {turn - 1}, "
+        f"{_held(run, turn - 1)[topic]} of its {run.trace.budget} entries are still about topic "
+        f"{topic}.",
         f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}; "
         f"the first {run.trace.budget} stay.",
     )
@@ -152,7 +154,7 @@ def _returns() -> Chapter:
     link |= {"turn": f"{turn}", "entry": f"{token}"}
     trial = "let importance fade faster (γ = 0.6)"
     task = "Step one turn back, and find the marked entry."
-    lights = {f"entries about topic {topic}": "past", "marked entry": f"{token}"}
+    lights = {f"still about topic {topic}": "past", "marked entry": f"{token}"}
     lights[f"rank {rank}"] = "decision"
     shows = "past decision"
     return Chapter(run, turn, token, sentences, trial, "step", link, task, shows, lights)
@@ -171,6 +173,9 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     # The same run with the argument pinned: does the call then have all that it needs?
     pinned_run = build_run(replace(spoken, pinned=tokens), policy, Benchmark.budget)
     met = Evidence(pinned_run.trace, spoken.recording).lost[needs.index(demand)][0] < 0
+    first_new, end = pinned_run.dialogs.bounds[0, demand.turn : demand.turn + 2]
+    is_new = pinned_run.trace.kept_tokens[0, demand.turn] >= first_new
+    new_tokens = int(end - first_new)
     remaining = int(np.isin(tokens, run.trace.kept_tokens[0, demand.turn - 1]).sum())
     value = f"“{demand.value}”"
     word = f"“{spoken.words[token]}”"
@@ -183,7 +188,9 @@ def _fails(failure: Failure, recordings: Sequence[Recording]) -> list[Chapter]:
     sentences = (
         f"With {value} protected, its {count(len(tokens), 'entry stays', 'entries stay')}, and "
         f"the call {'finds' if met else 'still lacks'} its argument.",
-        f"The cache still has {count(_held(pinned_run, demand.turn).total(), 'entry', 'entries')}.",
+        f"The cache still has {count(_held(pinned_run, demand.turn).total(), 'entry', 'entries')}, "
+        f"{int(is_new.sum()) or 'none'} of them from the {count(new_tokens, 'token')} of turn "
+        f"{demand.turn}: protection saves only what it names.",
     )
     number = [recording.transcript.name for recording in recordings].index(spoken.name)
     link = {"file": "dialogues", "dialog": f"{number}", "policies": f"fifo,{POLICY}"}

@@ -59,6 +59,6 @@ def show(page: Page) -> None:
         st.markdown(plain(headline(DEMANDS["call"], head.recording, lane, lost)))
     st.caption(
         "FD-KVC is the policy of the paper that this lab checks. No model reads this dialog: "
-        "scores compare the spelling of words, so see how it decides, not how well."
+        "scores compare the spelling of words. With a model's attention, other words may stay."
     )
     show_transcript(PAGE, head.recording, [lane], lane, lambda: None)

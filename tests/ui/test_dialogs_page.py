@@ -231,10 +231,10 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
     lost = [[int(turn[0]) for turn in Evidence(trace, recording).lost] for trace in traces]
     expected = []
     for (demand, mentions), *turns in zip(recording.evidence, *lost, strict=True):
-        words = [
-            "" if at < 0 else f"lost {'at once, ' * (at == demand.mentions[-1].turn)}in turn {at}"
-            for at in turns
-        ]
+        words = []
+        for trace, at in zip(traces, turns, strict=True):
+            there = np.isin(np.concatenate(mentions), trace.kept_tokens[0, demand.turn - 1]).any()
+            words.append("" if at < 0 else f"{'part ' if there else ''}lost in turn {at}")
         if kind == "call" or any(words):
             what = f"{demand.slot} “{demand.value}”"
             expected.append((demand.turn, demand.source, what, *words, mentions[-1][0]))

@@ -185,7 +185,7 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     )
 
     assert f"Topic A comes back in turn {returns.turn}" in words[1]
-    assert f"still holds {held(2, returns.turn - 1, 'A')} entries about topic A" in words[1]
+    assert f"6, {held(2, 6, 'A')} of its 56 entries are still about topic A" in words[1]
     course = tables[2].query("token == @returns.token").set_index("turn")
     recency, ranks = course["channel_recency"], course["rank"]
     assert recency[returns.turn] > recency[returns.turn - 1], "raised by its similarity"
@@ -205,7 +205,10 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     assert all(
         needed <= set(kept[4].query("turn == @turn")["token"]) for turn in range(back.turn + 1)
     )
-    assert f"still has {held(4, back.turn)} entries" in words[3]
+    assert f"still has {held(4, back.turn)} entries, none of them from the 18 tokens" in words[3]
+    arrived = tables[4].query("turn == @back.turn")["status"].str.startswith("new")
+    assert arrived.sum() == 18
+    assert not kept[4].query("turn == @back.turn")["status"].str.startswith("new").any()
     assert "the call finds its argument" in words[3]
 
 

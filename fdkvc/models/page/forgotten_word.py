@@ -76,12 +76,6 @@ def show_forgotten_word(page: str) -> None:
             on_click=st.session_state.__setitem__,
             args=(key, not restored),
         )
-        model = recorded.model.partition("-")[0]
-        words = (
-            f"Recorded with {model}. FIFO keeps the newest tokens, H2O also those with the most "
-            "attention. Dashed: not as with the full cache, which may err, too."
-        )
-        st.caption(plain(restored_sentence(recorded) if restored else words))
         st.page_link(
             "pages/answers.py",
             label="Restore other words",
@@ -92,6 +86,12 @@ def show_forgotten_word(page: str) -> None:
                 "policies": ",".join(LOSING),
             },
         )
+        model = recorded.model.partition("-")[0]
+        words = (
+            f"Recorded with {model}. FIFO keeps the newest tokens, H2O also those with the most "
+            "attention. Dashed: not as with the full cache, which may err, too."
+        )
+        st.caption(plain(restored_sentence(recorded) if restored else words))
 
 
 def show_instead(page: str, model: str) -> None:

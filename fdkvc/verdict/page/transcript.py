@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
+from itertools import chain
 from typing import Any
 
 import streamlit as st
@@ -110,15 +111,16 @@ class Outcome:
     mentions: tuple[tuple[int, ...], ...]
     """The tokens of each mention."""
     lost: int
-    """The turn that evicted part of the last mention; −1 if it was held."""
+    """The turn that broke the last whole mention; −1 if one was held."""
+    partly: bool
+    """Whether part of a mention was held."""
 
     @property
     def words(self) -> str:
         """The outcome in words."""
         if self.lost < 0:
             return "held"
-        at_once = self.lost == self.demand.mentions[-1].turn
-        return f"lost {'at once, ' if at_once else ''}in turn {self.lost}"
+        return f"{'part ' if self.partly else ''}lost in turn {self.lost}"
 
     def mentions_token(self, token: int | None) -> bool:
         """Whether a token is part of a mention."""
@@ -129,8 +131,12 @@ class Outcome:
 def outcomes_of(run: StageRun, recording: Recording) -> tuple[Outcome, ...]:
     """Return the outcome of each demand of the dialog."""
     lost = Evidence(run.trace, recording).lost
-    pairs = zip(recording.evidence, lost, strict=True)
-    return tuple(Outcome(*needed, int(turn[0])) for needed, turn in pairs)
+    outcomes = []
+    for (demand, mentions), turn in zip(recording.evidence, lost, strict=True):
+        cached_tokens = {*run.trace.kept_tokens[0, demand.turn - 1].tolist()}
+        partly = not cached_tokens.isdisjoint(chain(*mentions))
+        outcomes.append(Outcome(demand, mentions, int(turn[0]), partly))
+    return tuple(outcomes)
 
 
 def first_failure(recording: Recording, lane: StageRun) -> tuple[int, int | None]:
