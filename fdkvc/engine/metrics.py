@@ -177,6 +177,8 @@ class Metric:
     """Whether a dialog's number is the mean of all turns, not of the late ones."""
     lower_is_better: bool = False
     """Whether the best mean is the lowest."""
+    turn_label: str = ""
+    """Its name beside a turn's figure, if that says more."""
     margin: float = 0.0
     """Two means are equivalent if they differ significantly less than this; 0 states no margin."""
 
@@ -306,6 +308,7 @@ METRICS: Mapping[str, Metric] = by_key(
         "Retention",
         "Share of the cached entries that belong to the current topic.",
         retention,
+        turn_label="On topic (retention)",
     ),
     Metric(
         "diversity",

@@ -12,23 +12,25 @@ export function fateOf(lane, turn, token) {
   const at = left ?? turn;
   const i = lane.find(at, token);
   const now = lane.turn(at);
+  const isProtected = i !== undefined && lane.isProtected[i] === 1;
   return {
     fate: lane.dialog.born[token] > turn ? 'to come' : left === null ? 'kept' : 'evicted',
     left,
     at,
     i, // its place in the columns of that turn
-    rank: i === undefined ? undefined : now.rank.get(i), // among all that the budget ranked, the protected too
-    stood: now.stood.length,
+    rank: i === undefined ? undefined : now.rank.get(i),
+    ranked: isProtected ? now.stood.length : now.contenders.length,
     shielded: now.shielded.length > 0,
     rule: i === undefined ? '' : RULE[lane.rule[i]],
-    isProtected: i !== undefined && lane.isProtected[i] === 1,
+    isProtected,
   };
 }
 
 /** @param {Lane} lane @param {Fate} fate */
-function rankOf(lane, { rank, stood, shielded }) {
+function rankOf(lane, { rank, ranked, shielded, isProtected }) {
   if (lane.long) return '';
-  return rank ? `rank ${number(rank)} of ${shielded ? 'all ' : ''}${number(stood)}` : 'below the threshold';
+  const among = shielded && !isProtected ? ' unprotected' : '';
+  return rank ? `rank ${number(rank)} of ${number(ranked)}${among}` : 'below the threshold';
 }
 
 /** What became of an entry in a few words, and under them its rank.

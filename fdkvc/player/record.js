@@ -103,6 +103,7 @@ function ordered({ first, token, score, status, rule, isProtected, cutoffs }, tu
   const stood = byAge.filter((i) => rule[i] !== BY_THRESHOLD).sort(byScore); // of equal scores, the older before
   const stale = byAge.filter((i) => rule[i] === BY_THRESHOLD);
   const contenders = stood.filter((i) => !isProtected[i]);
+  const rank = new Map([...stood.entries(), ...contenders.entries()].map(([place, i]) => [i, place + 1]));
   return {
     at: /** @type {{ get(token: number): number | undefined }} */ (new Map(byAge.map((i) => [token[i], i]))),
     byAge,
@@ -110,7 +111,7 @@ function ordered({ first, token, score, status, rule, isProtected, cutoffs }, tu
     gone: byAge.filter((i) => status[i] >= EVICTED),
     stood, // what the budget ranked, best first
     stale, // what the threshold had evicted before
-    rank: new Map(stood.map((i, place) => [i, place + 1])),
+    rank, // among the unprotected, of a protected entry among all
     contenders,
     shielded: stood.filter((i) => isProtected[i]), // the protected
     stayed: contenders.filter((i) => rule[i] !== BY_BUDGET),

@@ -211,7 +211,8 @@ class StageRun:
             if values.notna().any():
                 low = min(0.0, float(values.min()))
                 high = max(metric.bounds[1], float(values.max()))
-                lines.append(Line(metric.key, metric.label, low, high, percent=metric.percent))
+                label = metric.turn_label or metric.label
+                lines.append(Line(metric.key, label, low, high, percent=metric.percent))
         return tuple(lines)
 
     @cached_property

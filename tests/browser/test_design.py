@@ -68,7 +68,13 @@ def test_step_shows_its_metrics_and_why_does_not_move_when_its_search_ends(page:
     settled(page)
 
     figures = page.locator(".figures")
-    for name in ("Alignment", "Retention", "Diversity", "Learning rate", "Ownership loss"):
+    for name in (
+        "Alignment",
+        "On topic (retention)",
+        "Diversity",
+        "Learning rate",
+        "Ownership loss",
+    ):
         expect(figures).to_contain_text(name)
     assert figures.evaluate(BELOW_SCREEN) <= 0
     assert page.locator(".stage .decision").evaluate(BELOW_SCREEN) <= 0

@@ -130,12 +130,14 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
     fate, gone = seen["fate"], why.rule != Rule.none
     assert fate["fate"] == ("evicted" if gone else "kept")
     assert fate["left"] == (turn if gone else None)
-    stood = why.view.stood.sum()
-    assert (fate["at"], fate["stood"], fate["isProtected"]) == (turn, stood, why.protected)
-    assert (fate.get("rank"), fate["rule"]) == (why.rank, why.rule.name if gone else "")
+    stood, shielded = why.view.stood, why.view.protected & why.view.stood
+    ranked = (stood if why.protected else stood & ~shielded).sum()
+    place = why.rank if why.protected else why.place or None
+    assert (fate["at"], fate["ranked"], fate["isProtected"]) == (turn, ranked, why.protected)
+    assert (fate.get("rank"), fate["rule"]) == (place, why.rule.name if gone else "")
     topic = why.topic or "none"
-    among = "all " if (why.view.protected & why.view.stood).any() else ""
-    rank = f"rank {why.rank} of {among}{stood}" if why.rank else "below the threshold"
+    among = " unprotected" if shielded.any() and not why.protected else ""
+    rank = f"rank {place} of {ranked}{among}" if place else "below the threshold"
     status = why.status.name.replace("_", ", ")
     size = max(run.trace.policy.page_size, 1)
     parts = ["protected"] * why.protected + [f"page {token // size}"] * (size > 1) + [rank]

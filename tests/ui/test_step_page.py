@@ -212,7 +212,7 @@ def test_a_download_has_the_run_that_is_compared_with() -> None:
 
 def retention(app: AppTest) -> tuple[str, str]:
     """Return the retention of the turn that is shown, and that of the ghost."""
-    (cell,) = re.findall("<small>Retention</small>(.*?)</div>", html(app))
+    (cell,) = re.findall("<small>On topic \\(retention\\)</small>(.*?)</div>", html(app))
     value, *past = re.findall("<b>(.*?)</b>", cell)
     return value, " ".join(past)
 

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from fdkvc.core.parameters import Field
-from fdkvc.core.words import count, listed, percent
+from fdkvc.core.words import listed, percent
 from fdkvc.engine.metrics import ADAPTED, LATE_TURNS, default_metrics, metric_named
 from fdkvc.explain.narrate import return_sentence
 from fdkvc.explain.tables import figures_table, first_difference
@@ -86,7 +86,9 @@ def show_difference(lane: StageRun, other_lane: StageRun, turn: int) -> None:
     with st.container(key="difference-words"):
         st.markdown(plain(_difference_words(lane, other_lane, turn, shared, table)))
     show_grid(_columns(table, lane, other_lane), "Entries that only one of the two keeps")
-    st.caption(plain(f"Rank and score in turn {turn}, or in the turn of the eviction."))
+    st.caption(
+        plain(f"Rank among all, and score: in turn {turn}, or in the turn of the eviction.")
+    )
 
 
 def _difference_words(
@@ -103,13 +105,13 @@ def _difference_words(
             *labels
         )
     now = shared.iloc[turn]
-    entries = count(int(now["shared"]), "entry", "entries")
-    overlapping = percent(now["jaccard"])
+    shared_entries = int(now["shared"])
+    entries = int(now["only_one"] + now["only_other"]) + shared_entries
     parts = [
         Markdown(
-            "**{}** and **{}** first diverge in **turn {}**. After turn {} they share {}, an "
-            "overlap of {}."
-        ).format(*labels, parted, turn, entries, overlapping)
+            "**{}** and **{}** first diverge in **turn {}**. After turn {} both keep {} of the {} "
+            "entries that either keeps ({})."
+        ).format(*labels, parted, turn, shared_entries, entries, percent(now["jaccard"]))
     ]
     for label, keeper in zip(labels, ("one", "other"), strict=True):
         topics = table.loc[table["keeper"] == keeper, "topic"].value_counts()
@@ -172,7 +174,6 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
         columns[heading] = [*map(metric.with_unit, table[metric.name])]
     adaptation = _words(table["adaptation"], ".0f")
     columns["turns to adapt ↓"] = [*map(_bounded, adaptation, table["never"])]
-    columns["evictions ↓"] = _words(table["evictions"], "d")
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
