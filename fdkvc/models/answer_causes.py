@@ -357,7 +357,12 @@ class Restoration:
         """Whether a passage is the expected call, or has the lost word."""
         if self.writer == "call":
             return grade_call(text, expected).as_expected
-        return not self.word or bare(self.word) in map(bare, text.split())
+        return not self.word or bool(self.written_word(text))
+
+    def written_word(self, text: str) -> str:
+        """Return the lost word as a text has it, also without a possessive 's; "" if not."""
+        places = {bare(word): word for word in reversed(text.split())}
+        return places.get(bare(self.word), "")
 
 
 def restore_spans(

@@ -144,9 +144,8 @@ def _returns() -> Chapter:
     rank = ranks_of(run, turn)[token]
     sentences = (
         f"Topic {topic} comes back in turn {turn}.",
-        f"{run.policy.title} lets importance fade, but after turn {turn - 1}, "
-        f"{_held(run, turn - 1)[topic]} of its {run.trace.budget} entries are still about topic "
-        f"{topic}.",
+        f"{run.policy.title} lets importance fade, but {_held(run, turn - 1)[topic]} of its "
+        f"{run.trace.budget} entries are still about topic {topic} after turn {turn - 1}.",
         f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}; "
         f"the first {run.trace.budget} stay.",
     )

@@ -166,7 +166,7 @@ def test_choosing_smollm2_shows_what_eviction_did_without_loading_it(
     assert [name for name, right in signs.items() if right] == ["Full cache", "KeyDiff"]
     assert "Rosalind" in shown["Full cache"].partition("writes:")[2]
     assert "system prompt</b> You are a helpful AI" in html(app)
-    assert "With *Rosalind* (turn 0) restored, the answer has" in words_of(app)
+    assert "With *Rosalind* (turn 0) restored, the answer has “Rosalind”, though" in words_of(app)
     assert "scrolls back" in html(app)
     app.selectbox(key="answers/look").set_value("fd-kvc").run()
     assert "Only all 4 restored together make the answer" in words_of(settled(app))
@@ -182,7 +182,7 @@ def test_a_link_to_two_of_the_recorded_policies_shows_them(monkeypatch: pytest.M
     assert not app.exception
     assert list(lanes(app)) == ["Full cache", "FIFO", "H2O"]
     assert app.selectbox(key="answers/look").options == ["FIFO", "H2O"]
-    assert "again" in words_of(app)
+    assert "With *Rosalind* (turn 0) restored, the answer has “Rosalind's”" in words_of(app)
 
 
 def test_a_starter_begins_a_chat() -> None:

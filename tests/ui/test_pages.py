@@ -185,7 +185,7 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     )
 
     assert f"Topic A comes back in turn {returns.turn}" in words[1]
-    assert f"6, {held(2, 6, 'A')} of its 56 entries are still about topic A" in words[1]
+    assert f"{held(2, 6, 'A')} of its 56 entries are still about topic A after turn 6" in words[1]
     course = tables[2].query("token == @returns.token").set_index("turn")
     recency, ranks = course["channel_recency"], course["rank"]
     assert recency[returns.turn] > recency[returns.turn - 1], "raised by its similarity"

@@ -66,7 +66,8 @@ def _summary(
             span = attempt.spans[0]
             result = f"the call is {goal}"
             if kind == "answer":
-                result = f"the answer has “{answers.word.strip(PUNCTUATION)}” again"
+                word = answers.written_word(attempt.written)
+                result = f"the answer has “{word.strip(PUNCTUATION)}”"
                 if attempt.written.split() != expected.split():
                     result += ", though other words differ"
             name = span.text.strip(PUNCTUATION)

@@ -67,9 +67,8 @@ def _written(restored: Restoration, text: str, expected: str, by_full: bool) -> 
         return call_html(grade_call(text, expected, by_full=by_full))
     mark = "met" if restored.undone(text, expected) else "unmet"
     sign = {"met": "✓", "unmet": "✗"}[mark] if restored.word else ""
-    chip = (
-        f'<div class="chips"><span class="{mark}">{sign} {escape(restored.word)}</span></div>'
-    )
+    word = escape(restored.written_word(text) or restored.word)
+    chip = f'<div class="chips"><span class="{mark}">{sign} {word}</span></div>'
     return (chip if sign else "") + words_html(text, expected.split())
 
 
