@@ -218,15 +218,16 @@ class History:
         uses = self._uses()
         index = ThingIndex(self.session.messages, {value for value, _, _ in uses})
         # What a path names is one thing, however calls spell it.
-        things: dict[tuple[str, str, bool], list[_Use]] = {}
-        for (value, context_word, is_name), rows in uses.items():
-            key = index.whole_path(value), context_word, is_name
-            things.setdefault(key, []).extend(rows)
-        for (value, context_word, is_name), unsorted_rows in things.items():
-            rows = sorted(unsorted_rows, key=lambda use: use.row.message)
-            places = index.places(value, context_word)
+        things: dict[tuple[object, ...], tuple[Sequence[Place], list[_Use]]] = {}
+        for (value, context_word, is_name), uses_of_value in uses.items():
+            whole = index.whole_path(value)
+            places = index.places(whole, context_word)
             if is_name:  # what only the agent wrote is no name that it was told
                 places = [*filterfalse(self._is_call, places)]
+            # However many words may stand beside a number, one mention is one thing.
+            things.setdefault((whole, *places[:1]), (places, []))[1].extend(uses_of_value)
+        for places, unsorted_rows in things.values():
+            rows = sorted(unsorted_rows, key=lambda use: use.row.message)
             spans = self._contexts_of(places)
             by_context: dict[int, list[_Use]] = {}
             for use in rows:

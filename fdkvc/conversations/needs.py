@@ -6,8 +6,8 @@ A *need* is a thing in a call's arguments that the agent can only have read or b
 2. the same inside a shell command, a patch, a query or a sentence, except names; in a command also
    identifiers (``low_water``) and branches (``fix-low-water``); in a patch or a file the paths that
    it changes, and what is no name of code;
-3. a number of four or more digits, or a shorter one where the text has it in a line with the name
-   of its parameter or flag (``port = 443``).
+3. a number, date or version of four or more digits, or a shorter one where the text has it in a
+   line with the name of its parameter or flag (``port = 443``).
 
 None are the programs, subcommands, flags and comments of a command and its working folder; numbers
 that pace or place a call (offset, limit, timeout); settings (mode, status), and plain words where a
@@ -138,6 +138,7 @@ _CODE_NAME = re.compile(
 )
 _NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_FIGURES = re.compile(r"[-+]?\d+(?:[-.:/ ]\d+)*")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _SHELL = re.compile(
     r"\d?[<>]+&?\d?|[;|&\n()]+|(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"])+"
@@ -217,16 +218,18 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
     """Yield the things in an argument."""
     words = {word.lower() for word in _PARTS.findall(slot)}
     value = value.strip()
+    is_path = words & NAMES and re.search(r"[/\\]", value)
+    unspaced = value.replace(" ", "_") if is_path else value  # a folder's name may have spaces
     if words & UNREAD and not words & NAMES:
         return
     if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
         yield from (Thing(slot, *things) for things in _in_command(value))
-    elif _NUMBER.fullmatch(value):
+    elif _FIGURES.fullmatch(value):
         if not words & PACES:
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
     elif words & PATTERNS:
         yield from (Thing(slot, *things) for things in _in_word(value, "grep", ""))
-    elif len(value) <= MAX_NAME_CHARACTERS and _is_thing(value):
+    elif len(value) <= MAX_NAME_CHARACTERS and _is_thing(unspaced):
         yield Thing(slot, value)
     elif words & CODE:
         yield from (Thing(slot, things) for things in _in_code(value))

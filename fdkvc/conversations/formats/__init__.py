@@ -281,7 +281,8 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
     if "conversations" in value:
         file_unread.fields(value, {"conversations"})
         return contents
-    names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
+    is_one = value.keys() >= {"inputs", "outputs"} or _format_of(value)  # a run, or a dialog
+    names = [] if is_one else [name for name in value if _has_dialogs(value[name])]
     if len(names) == len(value) > 1:
         return _dialogs_by_id(value)
     if not names:

@@ -46,7 +46,7 @@ from fdkvc.core.limits import (
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, clean_name
 from fdkvc.core.unread import Unread, is_thinking
-from fdkvc.core.words import clipped, count
+from fdkvc.core.words import clipped, count, name_list
 
 _LINE = re.compile(r"(?m)^.*$")
 
@@ -56,7 +56,7 @@ MAX_SHOWN_NAME = 60
 ATTACHED = "attachment"
 """The id of the call of what the agent put into the context, and its tool."""
 
-FORKS = ("forkedFrom", "branchedFrom", "parentSession", "forked_from_id")
+FORKS = name_list("forkedFrom branchedFrom parentSession forked_from_id")
 """Fields that name the session from which one was forked."""
 
 FAILED = ("is_error", "isError")

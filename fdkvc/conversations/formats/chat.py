@@ -39,7 +39,7 @@ from fdkvc.conversations.formats.parts import (
     text_of,
     turns_of_parts,
 )
-from fdkvc.conversations.formats.steps import parts_of_words
+from fdkvc.conversations.formats.steps import EMPTY_RESULT, parts_of_words
 from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.mentions import NO_EVIDENCE, MentionFinder, wordings_of
 from fdkvc.conversations.tools import LISTS, listed_tools
@@ -148,6 +148,8 @@ def messages_of(value: JsonObject, field: str, place: str, noun: str = "turn") -
     listed = value.get(field)
     parsed = parse_within(listed) if isinstance(listed, str) else None
     values = parsed if isinstance(parsed, list) else require(value, field, list, place)
+    if len(values) == 1 and isinstance(values[0], list):  # of LangSmith
+        (values,) = values
     yield from objects(values, noun, place)
 
 
@@ -309,6 +311,9 @@ def _in_parts(message: Fields, is_assistant: bool) -> Fields:
         text = part
         if isinstance(part, dict) and part.get("type", "text") == "text":
             text = part.get("text")
+        if parts[-1:] == [EMPTY_RESULT] and isinstance(text, str):  # Cline's heading alone
+            parts[-1] = EMPTY_RESULT | {"content": text}
+            continue
         inside = parts_of_words(text, is_assistant) if isinstance(text, str) else []
         parts += inside or [part]
     is_changed = any(isinstance(part, dict) and part.get("type") != "text" for part in parts)
@@ -335,7 +340,7 @@ def _call(function: JsonObject, place: str, unread: Unread) -> tuple[str, Any]:
     """Return method and arguments of a call; malformed arguments stay text."""
     unread.fields(function, {"name", "arguments"})
     method = clean_name(require(function, "name", str, place))
-    arguments = parsed = function.get("arguments")
+    arguments = parsed = function.get("arguments") or {}
     for _ in range(2):  # a text of JSON, also within another
         if isinstance(parsed, str):
             parsed = parse_within(parsed)

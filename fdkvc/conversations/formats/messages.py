@@ -25,8 +25,8 @@ CALL_ROLES = name_set("functioncall functioncalls toolcall toolcalls tooluse")
 """Roles whose words are calls, as `bare` writes them."""
 
 ROLES = {
-    **dict.fromkeys(("human", "prompter", "enduser", "you", "requester"), "user"),
-    **dict.fromkeys(("gpt", "ai", "gemini", "copilot", "responder"), "assistant"),
+    **dict.fromkeys(name_list("human prompter enduser you requester"), "user"),
+    **dict.fromkeys(name_list("gpt ai gemini copilot responder"), "assistant"),
     **dict.fromkeys(CALL_ROLES, "assistant"),
 }
 """The names of roles that files call otherwise, as `bare` writes them."""

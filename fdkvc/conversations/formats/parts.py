@@ -39,15 +39,13 @@ _RESULTS = (*map("".join, product(_CALLED, _RETURNED)), "codeexecutionresult")
 
 KINDS: Mapping[str, Literal["system", "result"]] = {
     **dict.fromkeys(("system", "developer", "systemprompt"), "system"),
-    **dict.fromkeys(("tool", "function", "observation", "environment", "ipython"), "result"),
+    **dict.fromkeys(name_list("tool function observation environment ipython"), "result"),
     **dict.fromkeys(_RESULTS, "result"),
 }
 """Kinds of span by roles, as `bare` writes them."""
 
-_CODE = "executablecode"
-_CALLS = (
-    *("tooluse", "toolcall", "functioncall", "toolinvocation", "dynamictool", "toolrequest"),
-    _CODE,
+_CALLS = name_list(
+    "tooluse toolcall functioncall toolinvocation dynamictool toolrequest executablecode"
 )
 """How types of parts that are calls end, as `bare` writes them; those of results, as `_RESULTS`."""
 
@@ -57,8 +55,9 @@ CALL_FIELDS = name_set(
 """Fields of calls beside a message's words, as `bare` writes them."""
 
 TEXTS = {
-    **dict.fromkeys(("text", "input_text", "output_text", "markdown"), "text"),
-    **{kind: kind for kind in ("refusal", "logs")},
+    **dict.fromkeys(name_list("text input_text output_text markdown"), "text"),
+    "refusal": "refusal",
+    "logs": "logs",
 }
 """Types of parts that have text, and its field."""
 
@@ -68,8 +67,9 @@ MEDIA = name_set("image document video audio")
 SILENT_PARTS = name_set("step-start step-finish tool-approval-request tool-approval-response")
 """Types of parts without words."""
 
-_METADATA = ("mediaresolution", "partmetadata", "videometadata")
-_SILENT = (*_METADATA, "cachepoint", "thought", "thoughtsignature")
+_SILENT = name_list(
+    "mediaresolution partmetadata videometadata cachepoint thought thoughtsignature"
+)
 """Fields of a part without a type that say nothing by themselves, as `bare` writes them."""
 
 GIVEN = (*ARGUMENTS, "rawInput", "code")
@@ -82,8 +82,8 @@ NAMES = name_list("type toolName outcome state status title view")
 CALL_IDS = name_list("tool_call_id tool_use_id call_id toolCallId toolUseId callID callId id")
 """Fields with the id of a call, in the call and in its result."""
 
-INNER = name_list("toolInvocation function custom toolCall request")
-"""Fields of a call with an object that has its name and arguments."""
+INNER = name_list("toolInvocation toolCall tool_call value function custom request")
+"""Fields of a call with an object that has its name and arguments, the outer ones first."""
 
 
 def is_result(message: JsonObject) -> bool:
@@ -202,7 +202,11 @@ def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterat
         if _kind(name) and (isinstance(child, dict) or not is_result(message)):
             child = check_object(child, f"{place}: {name!r}")
             unread.fields(fields, {name, *filter(_is_silent, fields)})
-            yield {**({"name": name} if bare(name) == _CODE else {}), **child, "type": name}
+            yield {
+                **({"name": name} if bare(name) == "executablecode" else {}),
+                **child,
+                "type": name,
+            }
             return
     match fields:
         case {"thought": True}:
@@ -288,14 +292,11 @@ def _calls_in(
     call = {"toolName": kind.removeprefix("tool-")} if kind.startswith("tool-") else {}
     call |= part
     for name in INNER:
-        child = part.get(name)
+        child = call.get(name)
         if isinstance(child, dict):
-            wrapped = child.get("value")  # Goose's
-            child = wrapped if isinstance(wrapped, dict) else child
             if name == "custom":  # its input is free text
                 child = restated(child, "input", arguments={"input": child.get("input")})
             call = restated(call, name) | child
-            break
     if isinstance(part.get("state"), dict):  # opencode's
         call |= part["state"]
     key = call_id(call) or call_id(part)

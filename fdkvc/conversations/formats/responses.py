@@ -31,7 +31,7 @@ _KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
 """Types of items that are counted and not read."""
 
 GIVEN = name_list("arguments input action operation code queries")
-RETURNED = ("output", "outputs", "results", "tools")
+RETURNED = name_list("output outputs results tools")
 """Fields of items with what a tool was given and what it returned, the first that has any."""
 
 BODY_FIELDS = frozenset(("input", "instructions", "messages", "output", *LISTS))
@@ -61,6 +61,8 @@ def _messages(body: JsonObject, place: str, unread: Unread) -> Messages:
         items.append(({"role": "user", "content": body["input"]}, f"{place}, input"))
     elif "input" in body:
         items += messages_of(body, "input", place, "item")
+    if isinstance(body.get("output"), dict):  # a message alone, of Langfuse and Bedrock
+        body = {"output": [body["output"]]}
     items += listed_objects(body, "output", "item", place)
     yield from turns_of_items(items, unread)
 

@@ -16,6 +16,8 @@ from fdkvc.core.unread import bare
 
 Part = JsonObject
 
+EMPTY_RESULT = {"type": "tool_result", "content": ""}
+
 RESULT_TAGS = (("<tool_response>", "</tool_response>"), ("[TOOL_RESULTS]", "[/TOOL_RESULTS]"))
 """The marks before and after a tool's result in a user's words."""
 
