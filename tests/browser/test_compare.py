@@ -95,7 +95,7 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     for number, trace in enumerate(traces, 1):
         assert kept(page, number) == decided(trace, LAST)
     shared = len(decided(traces[2], LAST) & decided(traces[3], LAST))
-    expect(page.get_by_text(f"After turn {LAST} they share {shared or 'no'} entr")).to_be_visible()
+    expect(page.get_by_text(f"After turn {LAST} both keep {shared} of the")).to_be_visible()
 
     page.keyboard.press("p")  # from the first again
     expect(page.get_by_role("slider", name="Turn")).to_have_value(re.compile("[1-5]"))
