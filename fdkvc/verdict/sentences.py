@@ -28,7 +28,7 @@ from fdkvc.verdict.card import (
     Reading,
     Way,
 )
-from fdkvc.verdict.settings import settings_of
+from fdkvc.verdict.settings import settings_of, settings_of_limit
 from fdkvc.verdict.today import STOPS, TodayLoss, ValueCount
 
 FITTED = "this project; "
@@ -46,7 +46,10 @@ NEWEST = (*SIMPLEST[:4], "fifo")
 ROWS = 4
 """Of the short table."""
 
-SIZE, READ_AGAIN = "tokens (of a conversation)", "tokens read again"
+SET = "set: "
+"""What marks the recommended way in tables."""
+
+SIZE, READ_AGAIN = "tokens (share)", "tokens read again"
 """Heads of columns."""
 
 
@@ -74,7 +77,9 @@ def today_sentence(loss: TodayLoss) -> str:
     if not counted.lost:
         return f"Today you lose none of {count(counted.values, 'value')} that calls need."
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
-    dialogs = f"{counted.lossy_dialogs:,} of {count(counted.dialogs, 'conversation')}"
+    dialogs = (
+        f"{counted.lossy_dialogs:,} of the {counted.dialogs:,} conversations that have some"
+    )
     among = f", in {dialogs}" if counted.dialogs > 1 else ""
     limit = count(loss.longest, "token")
     remedy = f"A limit of {limit}, the length of the longest conversation, would lose nothing"
@@ -95,18 +100,34 @@ def setting_sentence(card: Card) -> str:
     if best is None or best.size is None or not card.pays:
         return _no_setting(card)
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
-    if card.today is not None and card.today.count.kept >= card.target:
+    if saves_beside_today(card):
+        lead = f"To store less, s{lead[1:]}"
+    if best.values is not None and best.values.lost:
+        lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
+    if keeps_enough_today(card) and card.today is not None:
         kept = _floor(card.today.count.kept)
-        lead = f"Keep today's limit: {kept} of the values stay. To store less, s{lead[1:]}"
-        if best.values is not None and best.values.lost > card.today.count.lost:
-            lead += (
-                f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
-            )
+        lead = f"Keep today's limit: {kept} of the values stay. {lead}"
     if card.own_tokens:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
         full = written_bytes(card.tokens * card.shape.entry_bytes)
         lead += f", {stored} instead of {full} in {card.shape.name}"
     return f"{lead}."
+
+
+def keeps_enough_today(card: Card) -> bool:
+    """Whether today's limit keeps what is asked for."""
+    return card.today is not None and card.today.count.kept >= card.target
+
+
+def saves_beside_today(card: Card) -> bool:
+    """Whether the setting only stores less: today's limit is enough, or a larger one would be.
+
+    A larger limit is what an engine can do, where the setting is this project's.
+    """
+    if card.today is None or card.best is None:
+        return False
+    larger_is_enough = card.today.count.lost > 0 and not card.best.in_engines
+    return keeps_enough_today(card) or larger_is_enough
 
 
 def others_sentence(card: Card) -> str:
@@ -118,7 +139,7 @@ def others_sentence(card: Card) -> str:
     if not best.in_engines:
         parts.append(
             "This takes this project's cache in transformers: no way that engines have was found "
-            "to be enough"
+            "that keeps enough and saves enough"
         )
     if best.uncleared:
         share = percent(best.uncleared)
@@ -168,7 +189,8 @@ def _imperative(name: str) -> str:
 
 def _size_words(card: Card, candidate: Way) -> str:
     size = candidate.size or 0
-    return f"{size:,} tokens of {card.unit} ({percent(size / card.tokens)} of a conversation)"
+    share = percent(size / card.tokens)
+    return f"{size:,} tokens of {card.unit} ({share} of the average conversation)"
 
 
 def refused_words(share: float) -> str:
@@ -206,8 +228,8 @@ def certainty_sentence(card: Card) -> str:
     if not card.clusters and read is None:
         return ""
     if word == GUESS:
-        kinds = f"{count(card.dialogs, 'conversation')} of {count(card.clusters, 'kind')}"
-        parts.append(f"it rests on {kinds}, where {MIN_CLUSTERS} kinds are needed")
+        sets = f"{count(card.dialogs, 'conversation')} with {count(card.clusters, 'set')} of tools"
+        parts.append(f"it rests on {sets}, where {MIN_CLUSTERS} sets are needed to tell")
     if read is None:
         parts.append("no model was run, so a value counts as kept while its words stay")
     else:
@@ -281,7 +303,7 @@ def promise_sentence(card: Card) -> str:
     asked = percent(card.target)
     return (
         f"Tried on conversations that it was not chosen from, it keeps {promise} of the values; "
-        f"you asked for {asked}."
+        f"the target is {asked}."
     )
 
 
@@ -326,7 +348,7 @@ def short_grid(card: Card) -> Grid:
     others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
     if best is not None:
-        rows[0][0] += " ←"
+        rows[0][0] = f"{SET}{rows[0][0]}"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
     heads = ["way", "values kept", SIZE, READ_AGAIN, "how sure", "drawback"]
@@ -422,7 +444,7 @@ def card_grid(card: Card) -> Grid:
     for candidate in card.ways:
         name, _, size, reread, *_ = _short_row(card, candidate)
         if candidate == card.best and card.pays:
-            name += " ←"
+            name = f"{SET}{name}"
         if candidate.size is None:
             size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
         read = "" if candidate.reading is None else candidate.reading.cell
@@ -438,6 +460,8 @@ def settings(card: Card) -> dict[str, str]:
     lines = settings_of(card.best, card.tokens, card.unit, estimated=estimated)
     if card.smaller is not None:
         lines |= settings_of(card.smaller, card.tokens, card.unit, estimated=estimated)
+    if saves_beside_today(card) and card.today is not None and not keeps_enough_today(card):
+        lines = settings_of_limit(card.today, card.unit, estimated=estimated) | lines
     return lines
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from fdkvc.core.words import percent
 from fdkvc.policies.ways import CLEARED, CLEARING_EDIT, MESSAGES, USER_FIRST
 from fdkvc.verdict.card import Way
+from fdkvc.verdict.today import TodayLoss
 
 TRIM = (
     "# all from a user's message to the next leave together, so it may keep less than that: where\n"
@@ -48,10 +49,8 @@ def settings_of(
     tokenizer of the model to set.
     """
     size = candidate.size or 0
-    share = f"{percent(size / tokens)} of a conversation"
-    comment = f"# {size:,} tokens of {unit}, {share}"
-    if estimated:
-        comment = f"# {share}: {size:,} is an estimate in tokens of {unit}, count your model's"
+    share = f"{percent(size / tokens)} of the average conversation"
+    comment = _comment(size, share, unit, estimated)
     if candidate.uncleared:
         comment += "\n# where clearing is not enough, also drop the oldest messages"
     lines = SETTINGS.get(candidate.policy)
@@ -59,3 +58,20 @@ def settings_of(
         name = candidate.policy.replace(", ", ",")  # so that no line ends within it
         return {"transformers": f"{comment}\n{OURS.format(name, size)}"}
     return {engine: f"{comment}\n{line.format(size)}" for engine, line in lines.items()}
+
+
+def settings_of_limit(
+    loss: TodayLoss, unit: str, *, estimated: bool = False
+) -> dict[str, str]:
+    """Return what sets today's engines or libraries to the length of the longest conversation."""
+    comment = _comment(loss.longest, "the longest conversation", unit, estimated)
+    lines = SETTINGS.get(loss.today.policy, {})
+    return {
+        engine: f"{comment}\n{line.format(loss.longest)}" for engine, line in lines.items()
+    }
+
+
+def _comment(size: int, share: str, unit: str, estimated: bool) -> str:
+    if estimated:
+        return f"# {share}: {size:,} is an estimate in tokens of {unit}, count your model's"
+    return f"# {size:,} tokens of {unit}, {share}"

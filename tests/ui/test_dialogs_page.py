@@ -502,7 +502,7 @@ def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.Mon
 def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
     app = press(open_dialogs(policies="fifo"), "My file")
 
-    assert "Upload a file or paste a dialog above" in words_of(app)
+    assert "Upload or paste" in words_of(app)
     assert link_of(app)["file"] == "own"
     assert len(app.main.get("file_uploader")) == 1
     assert "My file" not in [button.label for button in app.button]
@@ -876,7 +876,7 @@ def test_a_dialog_can_be_pasted() -> None:
 
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
-    assert "Upload a file or paste a dialog above" in words_of(app)
+    assert "Upload or paste" in words_of(app)
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
     _assert_not_asked(app, "pasted.txt cannot be read: line 1 has no")
@@ -890,7 +890,7 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
 
 def _assert_not_asked(app: AppTest, error: str) -> None:
     assert app.error[0].value.startswith(error)
-    assert "Upload a file" not in words_of(app)
+    assert "Upload or paste" not in words_of(app)
     assert no_stage(app)
 
 

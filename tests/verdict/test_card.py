@@ -117,15 +117,16 @@ def test_a_way_is_a_policy_at_its_smallest_size_that_holds_enough() -> None:
 def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
     lead, others, basis = card_sentences(card_of())
     assert "takes this project's cache in transformers" in others
-    assert lead.startswith("Set 100 tokens of SmolLM2 (10 % of a conversation): evict entries")
+    size = "100 tokens of SmolLM2 (10 % of the average conversation)"
+    assert lead.startswith(f"Set {size}: evict entries")
     assert "kB" not in lead, "SmolLM2's tokens tell no bytes of another model"
     assert f"How sure: {BY_WORDS}. No model was run" in basis
     assert "tuned on the Schema-Guided" in basis
-    assert "you asked for 95 %" in basis
+    assert "the target is 95 %" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
     few = card_of(clusters=3)
     assert certainty(few) == GUESS
-    assert "8 conversations of 3 kinds" in card_sentences(few)[-1]
+    assert "8 conversations with 3 sets of tools" in card_sentences(few)[-1]
     counted = replace(card_of(), unit="tokenizer.json", own_tokens=True)
     assert "205 kB instead of 2.0 MB in 4x2x64x16" in card_sentences(counted)[0]
 
@@ -137,7 +138,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
     for lost, words in (
         (31, "Keep today's limit: 96 % of the values stay. To store less, set 100 tokens"),
         (31, "which loses 40 of 1,000 values"),
-        (51, "Set 100 tokens"),
+        (51, "To store less, set 100 tokens"),
     ):
         count = ValueCount(lost, 1000, 2, 8)
         loss = TodayLoss(Today("ollama", 900), count, 3, 8, 1200, pd.DataFrame())
@@ -145,6 +146,8 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
         assert f"lose {lost} of 1,000 values" in sentences[0]
         assert "A limit of 1,200 tokens, the length of the longest conversation," in sentences[0]
         assert words in sentences[1]
+        limit_line = settings(replace(card, today=loss)).get("Ollama", "")
+        assert ("OLLAMA_CONTEXT_LENGTH=1200" in limit_line) == (lost > 50), "it loses nothing"
 
 
 @pytest.mark.parametrize(
@@ -219,14 +222,14 @@ def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     card = card_of(recall)
     assert card.best is not None
     assert card.best.policy == "sink"
-    assert [row[0] for row in short_grid(card).rows] == ["Sink+Window ←"]
+    assert [row[0] for row in short_grid(card).rows] == ["set: Sink+Window"]
     assert short_grid(card).heads == ["way", "values kept", SIZE], "the rest is said above"
-    assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "Sink+Window ←"]
+    assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "set: Sink+Window"]
     assert not table_note(card)
     scores = {"sinks(h2o)": Reading(20, 20, 0.01, 5), "sink": Reading(10, 20, 0.5, 5)}
     read = short_grid(card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores)))
     first = dict(zip(read.heads, read.rows[0], strict=True))
-    assert first["way"] == "H2O + sinks ←"
+    assert first["way"] == "set: H2O + sinks"
     assert first["how sure"] == "measured: 20 of 20 the same"
 
 
@@ -468,7 +471,7 @@ def test_a_way_is_set_by_lines_of_each_engine_that_has_it(policy: str, engines: 
     assert {*SETTINGS} <= {"shift", MESSAGES, USER_FIRST, CLEARED}, "each has its test"
     for snippet in lines.values():
         comment, *code = snippet.splitlines()
-        assert comment == "# 1,150 tokens of SmolLM2, 12 % of a conversation"
+        assert comment == "# 1,150 tokens of SmolLM2, 12 % of the average conversation"
         assert sum(line.count("1150") for line in code) == 1
 
 

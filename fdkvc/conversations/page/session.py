@@ -208,7 +208,7 @@ def show_session(
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
-    state = "was never compacted, so it forgot nothing"
+    state = "has no compaction in its log, so it forgot nothing"
     if session.resumed:
         state = "was compacted before the file begins; since then it forgot nothing"
     st.markdown(

@@ -18,7 +18,6 @@ from fdkvc.conversations.page.file_choice import (
     choose_tools,
     choose_transcript,
     chosen_file,
-    formats_read,
     warn_skipped,
 )
 from fdkvc.conversations.page.session import show_session
@@ -36,7 +35,6 @@ from fdkvc.ui.glossary import WORDS
 from fdkvc.ui.lanes import PAIR
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import plain
 from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS, read_name
 from fdkvc.verdict.card import TARGET
 from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
@@ -208,7 +206,10 @@ def _stop(page: str, below_title: DeltaGenerator) -> NoReturn:
     fields.write_link(page, FIELDS)
     sources, _ = st.session_state.get(f"{page}/uploaded/last", ((), ""))
     if not sources and held(page, FILE) == OWN:
-        below_title.caption(plain(f"Upload a file or paste a dialog above: {formats_read()}."))
+        below_title.caption(
+            "Upload or paste chats, calls of agents or a session of a coding agent: you see which "
+            "tokens leave, what that costs and what to set. “?” lists the formats."
+        )
     st.stop()
 
 

@@ -63,6 +63,7 @@ from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
     others_sentence,
+    saves_beside_today,
     setting_sentence,
     settings,
     short_grid,
@@ -375,7 +376,8 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         label = "today" if loss.longer else "today: all"
         marks.append((label, loss.today.policy, size, loss.count.kept))
     if best is not None and best.size is not None and card.pays:
-        marks.append(("recommended", best.policy, best.size, best.recall))
+        label = "to store less" if saves_beside_today(card) else "recommended"
+        marks.append((label, best.policy, best.size, best.recall))
     readings = []
     for row in card.ways:
         reading = row.reading
@@ -401,7 +403,7 @@ def _show_losses(page: str, file: DialogFile, replayed: ReplayRun, candidate: Wa
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
-        st.markdown("What this setting loses", width="content")
+        st.markdown("Worst losses of this setting", width="content")
         for number, row in enumerate(losses.to_dict("records")):
             story = (
                 f"{row['call']} in turn {row['turn']} of {row['dialog']} needs it, "
