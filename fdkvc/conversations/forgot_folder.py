@@ -17,7 +17,7 @@ from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_SESSION_FILES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import different_names
-from fdkvc.core.words import count, percent
+from fdkvc.core.words import count, name_list, percent
 from fdkvc.runs.grid import Grid
 
 ENDINGS = ("*.jsonl", "*.json")
@@ -55,7 +55,7 @@ class ProjectLosses:
         self.rules += sum(not rule.stands for rule in result.rules)
 
 
-SUMMED = ("sessions", "compactions", "needed", "returned", "tokens_again", "rules", "lost")
+SUMMED = name_list("sessions compactions needed returned tokens_again rules lost")
 """Attributes whose sums are those of several projects."""
 
 

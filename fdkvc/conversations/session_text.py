@@ -19,11 +19,12 @@ from fdkvc.core.parameters import check_most
 from fdkvc.core.recordings import Token
 from fdkvc.core.token_text import TokenText, TurnTokens
 from fdkvc.core.transcripts import SpanKind, TooLargeError, Transcript
+from fdkvc.core.words import name_set
 from fdkvc.engine.fit import fit
 from fdkvc.policies import Policy
 from fdkvc.policies.base import BY_TEXT
 
-COLUMNS = frozenset(("speakers", "kinds", "tools", "words", "surprisal", "traits"))
+COLUMNS = name_set("speakers kinds tools words surprisal traits")
 """Columns of a batch that are computed only for policies that look at them."""
 
 

@@ -19,6 +19,7 @@ _RUN = re.compile(r"(?:\b[A-Za-z]:(?=[\\/]))?[\w.@~+%/\\-]+")
 _PART = re.compile(r"[^/\\]+")
 _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 _ESCAPE = re.compile(r"\\[bfnrt\"\\]")
+_LINE_NUMBER = re.compile(r"(?m)^ +\d+[\t→]")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@~+%/\\-]+")
 
 
@@ -87,7 +88,7 @@ class ThingIndex:
         self._spelled: dict[str, list[Place]] = defaultdict(list)
         search = WordingSearch(wordings)
         for index, message in enumerate(messages):
-            text = message.turn.text
+            text = _LINE_NUMBER.sub(lambda number: " " * len(number[0]), message.turn.text)
             places = defaultdict[str, list[Place]](list)
             for wording, start, end in search.mentions(text):
                 places[wordings[wording]].append(Place(index, start, end))

@@ -4,6 +4,7 @@ Formats are recognized by content. Any file is either read within the limits of 
 or rejected with one sentence that names the place.
 """
 
+import re
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -202,6 +203,11 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
     check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
     content, name = unpacked(content, name)
     text = decoded(content).rstrip()
+    if re.match(r'(?:event: \w+\s+)?data: \{"', text):
+        raise ValueError(
+            "the file is a stream of events, which is not read: give its request and answer as "
+            "messages"
+        )
     if not text:
         raise ValueError("the file is empty")
     return text, Path(name).suffix.lower().removeprefix(".")

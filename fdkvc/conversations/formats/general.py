@@ -71,8 +71,8 @@ NOTICES = name_set("info error warning notice")
 """Types of items that are nobody's words, as `bare` writes them: they are counted."""
 
 SIDES = {
-    "request": frozenset(("input", "inputs", "request", "prompt", "prompts")),
-    "response": frozenset(("output", "outputs", "response", "responses", "completion")),
+    "request": name_set("input inputs request prompt prompts"),
+    "response": name_set("output outputs response responses completion"),
 }
 """Words in the names of two places of which the second goes on after the first."""
 
@@ -275,7 +275,7 @@ def _with_sequel(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _parsed(value: Any) -> Any:
-    """Return a value with lists of messages in place of texts of JSON that are such."""
+    """Return a value with lists of messages or parts in place of texts of JSON that are such."""
     if (
         isinstance(value, dict)
         and isinstance(value.get("replies"), list)
@@ -289,7 +289,8 @@ def _parsed(value: Any) -> Any:
         return _parsed(attributes) if attributes else [*map(_parsed, value)]
     if isinstance(value, str) and value.startswith(("[{", "[ {", "[\n")):
         items = parse_within(value)
-        if isinstance(items, list) and items and is_message(items[0]):
+        first_part = of_kind(items[0], dict) if isinstance(items, list) and items else {}
+        if is_message(first_part) or first_part.get("type") == "text":
             return items
     return value
 

@@ -16,7 +16,7 @@ SEEMS: Mapping[tuple[str, ...], str] = {
     ("custom_id", "response"): "a result of a batch, whose request has the dialog",
     ("custom_id", "params"): "a request of an Anthropic batch, whose 'params' have the dialog",
     ("choices",): "an answer of OpenAI's API without its request",
-    ("resourceSpans",): "a trace of OpenTelemetry without its messages",
+    ("resourceSpans",): "a trace of OpenTelemetry",
     ("gen_ai.input.messages",): "a span of OpenTelemetry",
     ("traceEvents",): "a trace of a browser",
     ("cells", "nbformat"): "a Jupyter notebook",
