@@ -23,6 +23,7 @@ from fdkvc.core.limits import MAX_KEPT_ENTRIES, MAX_TOKENS
 from fdkvc.core.parameters import BUDGET, check_values
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import name_list
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS, Metric, first_late_turn, metric_named, metrics_of
 from fdkvc.engine.simulate import simulate, simulate_blocks
@@ -49,8 +50,8 @@ CHUNK = 16
 CHUNK_NUMBERS = 2 * BLOCK
 """Most numbers in one array of dialogs that are simulated together: 32 MB."""
 
-CASE = ("dialog", "services", "policy", "budget")
-NEED = ("turn", "call", "call_number", "slot", "value", "source", "mentioned", "age")
+CASE = name_list("dialog services policy budget")
+NEED = name_list("turn call call_number slot value source mentioned age")
 REPLAYED = (*CASE, "metric", "value")
 ARGUMENTS = (*CASE, *NEED, "held", "lost")
 

@@ -48,6 +48,7 @@ from fdkvc.core.limits import (
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import SkippedError, Transcript, different_names
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list
 
 FORMATS: dict[str, Format] = by_key(
     annotated.FORMAT,
@@ -104,7 +105,7 @@ def register(format: Format) -> Format:
 
 register_installed("fdkvc.formats", register)
 
-TABLES = ("csv", "tsv", "yaml", "yml", "xml", "html", "htm")
+TABLES = name_list("csv tsv yaml yml xml html htm")
 """Endings of files whose colons do not follow the name of a speaker."""
 
 EXAMPLES = Path(__file__).parent / "examples"
@@ -287,8 +288,9 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
     if "conversations" in value:
         file_unread.fields(value, {"conversations"})
         return contents
-    is_one = value.keys() >= {"inputs", "outputs"} or _format_of(value)  # a run, or a dialog
-    names = [] if is_one else [name for name in value if _has_dialogs(value[name])]
+    names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
+    if names[:1] == ["inputs"] and "outputs" in value:  # a run, of which both are read
+        names = []
     if len(names) == len(value) > 1:
         return _dialogs_by_id(value)
     if not names:

@@ -71,7 +71,7 @@ _TOKEN = re.compile(
 _CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 THINKING_TAGS = (
-    *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "reasoning")),
+    *((f"<{name}>", f"</{name}>") for name in name_list("think thinking thought reasoning")),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("[THINK]", "[/THINK]"),
 )

@@ -27,12 +27,13 @@ from fdkvc.conversations.formats.base import Placed
 from fdkvc.core.json_input import JsonObject, objects_of, of_kind, only
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list, name_set
 
 COPY = "copy of an earlier line"
 UNWRITTEN = ("isMeta", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Marks of lines that neither a person nor a model wrote."""
 
-TEXT_FIELDS = frozenset(("content", "text", "snippet", "planContent"))
+TEXT_FIELDS = name_set("content text snippet planContent")
 """Fields of what the agent puts into the context with its text."""
 
 SILENT = frozenset(
@@ -53,7 +54,7 @@ SILENT = frozenset(
 )
 """Types of lines, with their subtypes, that are bookkeeping."""
 
-USAGE = ("input", "cache_read_input", "cache_creation_input", "output")
+USAGE = name_list("input cache_read_input cache_creation_input output")
 """The beginnings of the names of fields that count an answer's tokens."""
 
 MAIN = ""
@@ -300,7 +301,7 @@ def _waited(attached: JsonObject) -> bool:
 
 def attached_name(attached: JsonObject) -> str:
     """Return the path or name of what is attached, or else its type."""
-    fields = "filename", "displayPath", "path", "planFilePath", "name", "type"
+    fields = name_list("filename displayPath path planFilePath name type")
     names = filter(None, only(map(attached.get, fields), str))
     return next(map(clean_name, names), "unnamed")
 

@@ -61,7 +61,7 @@ class _Reader(Reader):
         kind = line.get("type")
         payload = line.get("payload")
         if payload is None and str(kind).endswith(
-            ("message", "reasoning", "_call", "_output")
+            name_list("message reasoning _call _output")
         ):
             kind = "response_item"
             payload = line

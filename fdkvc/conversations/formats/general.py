@@ -210,7 +210,14 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         messages = [*reading.messages(tree, unread)]
         for sequel in sequels:
             for row in sequel.by_root.get(tree.side[0], ()):
-                messages += sequel.messages(row, unread)
+                answers = [*sequel.messages(row, unread)]
+                if (
+                    messages
+                    and answers
+                    and messages[0][0].get(reading.words, 0) == answers[0][0].get(sequel.words)
+                ):
+                    messages = []  # the response has those of its request again
+                messages += answers
         dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
         unread = Unread()
     for listed in reading.lists:

@@ -31,7 +31,7 @@ ROLES = {
 }
 """The names of roles that files call otherwise, as `bare` writes them."""
 
-NAMED = USERS | ASSISTANTS | {"developer", "tool", "toolresult", "function"}
+NAMED = USERS | ASSISTANTS | name_set("developer tool toolresult function")
 """Roles that a message may have in another field: a type of another kind is that of a part."""
 
 MAX_SPEAKER_CHARACTERS = 64

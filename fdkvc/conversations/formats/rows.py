@@ -25,6 +25,7 @@ from fdkvc.core.json_input import (
 )
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
+from fdkvc.core.words import name_list, name_set
 
 # ------------------------------------------------------------------------------- Gemini
 
@@ -82,7 +83,7 @@ def _side(side: str) -> Format:
         question = clean_name(str(value.get("question_id") or ""))
         return question or place, f"{question} {side}".strip()
 
-    both = "conversation_a", "conversation_b", "judge", "model_a", "model_b", "winner"
+    both = name_list("conversation_a conversation_b judge model_a model_b winner")
     return chat_format(
         f"arena-{side}", ROW.label, f"conversation_{side}", None, both, name_of=name_of
     )
@@ -108,7 +109,7 @@ def _requests(value: JsonObject, place: str, unread: Unread) -> Messages:
         yield {**question, "role": "user"}, location
         result = optional(request, "result", dict, location)
         metadata = optional(result, "metadata", dict, location)
-        unread.fields(request, {"message", "response", "result", "variableData"})
+        unread.fields(request, name_set("message response result variableData"))
         unread.fields(result, {"metadata"})
         unread.fields(metadata, {"toolCallRounds", "toolCallResults"})
         results = optional(metadata, "toolCallResults", dict, location)
