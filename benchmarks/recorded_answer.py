@@ -9,6 +9,7 @@
 
 import json
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 
 from fdkvc.conversations.page.files import shipped_file
@@ -23,8 +24,13 @@ WRITTEN = 24
 """Most tokens of an answer, where the page has no default."""
 
 
-def record_answer(name: str, place: str) -> RecordedAnswer:
-    """Let a model answer the last turn of an example as the page would, and restore words."""
+def record_answer(
+    name: str, place: str, restored_under: Collection[str] | None = None
+) -> RecordedAnswer:
+    """Let a model answer the last turn of an example as the page would, and restore words.
+
+    They are restored under every policy of the page, or those named.
+    """
     MODELS.setdefault(place, place)
     defaults = {field.name: field.default for field in fields_of("answers", {"model": place})}
     budget, stops = (defaults[key] for key in ("budget", "stops"))
@@ -38,7 +44,9 @@ def record_answer(name: str, place: str) -> RecordedAnswer:
     answered = begin(conversation, None, lambda share: None)
     *_, answered = write(answered)
     answers = dict(zip(conversation.titles, answered.answers(), strict=True))
-    restored = {policy.name: restore(answered, policy.name) for policy in policies}
+    if restored_under is None:
+        restored_under = [policy.name for policy in policies]
+    restored = {policy: restore(answered, policy) for policy in restored_under}
     identity = conversation.language_model.name, name, turn, budget, stops
     return RecordedAnswer(*identity, answered.prompt, answers, restored)
 

@@ -90,7 +90,7 @@ def test_text_never_becomes_a_control_token(model: LanguageModel) -> None:
 
 @pytest.mark.long
 def test_its_logits_are_those_of_the_reference(model: LanguageModel, path: Path) -> None:
-    """Within 1e-3, but for one token of 5,000.
+    """Within 1e-3, but for one token of 2,500.
 
     The second of a text differs by 1.13e-3: in double precision its logits are 4.5e-4 from these
     and 6.8e-4 from the reference.
@@ -102,18 +102,18 @@ def test_its_logits_are_those_of_the_reference(model: LanguageModel, path: Path)
         str(path.parent), gguf_file=path.name, dtype=torch.float32
     ).eval()
     ids = [token for text in example_texts() for token in model.tokens.encode(text + "\n")[0]]
-    assert len(ids) >= 5_000
+    assert len(ids) >= 2_500
     apart, same = [], 0
-    for first in range(0, 5_000, 500):
+    for first in range(0, 2_500, 500):
         some = ids[first : first + 500]
         ours = read([model.full()], some)[0]
         with torch.inference_mode():
             theirs = reference(torch.tensor([some])).logits[0].numpy()
         apart.append(np.abs(ours - theirs).max(axis=1))
         same += int((ours.argmax(axis=1) == theirs.argmax(axis=1)).sum())
-    assert (np.concatenate(apart) < 1e-3).sum() >= 4_999
+    assert (np.concatenate(apart) < 1e-3).sum() >= 2_499
     assert max(map(np.max, apart)) < 2e-3
-    assert same == 5_000
+    assert same == 2_500
 
 
 @pytest.mark.long
