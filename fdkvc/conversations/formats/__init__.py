@@ -289,7 +289,7 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
         file_unread.fields(value, {"conversations"})
         return contents
     names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
-    if names[:1] == ["inputs"] and "outputs" in value:  # a run, of which both are read
+    if names[:1] == ["inputs"] and _has_message(value.get("outputs")):  # a run: both are read
         names = []
     if len(names) == len(value) > 1:
         return _dialogs_by_id(value)
@@ -353,6 +353,17 @@ def _has_dialogs(value: Any) -> bool:
     """Whether a field holds dialogs, or one, in a known format."""
     first = value[0] if isinstance(value, list) and value else value
     return isinstance(first, dict) and _format_of(first) is not None and not is_message(first)
+
+
+def _has_message(value: Any, depth: int = 4) -> bool:
+    """Whether there is a message in a value, at most so deep."""
+    if isinstance(value, dict):
+        if is_message(value):
+            return True
+        value = [*value.values()]
+    if not isinstance(value, list) or not depth:
+        return False
+    return any(_has_message(part, depth - 1) for part in value)
 
 
 def _is_lines(text: str) -> bool:
