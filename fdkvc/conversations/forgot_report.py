@@ -320,10 +320,9 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
     return "\n\n".join([*parts, textwrap.fill(tokens_note(results[0].session), WIDTH)])
 
 
-def none_sentence(session: Session) -> str:
-    """Say that a session has no compaction, and how to see what one would forget."""
+def none_words(session: Session) -> str:
+    """Say that a session has no compaction, and what that tells."""
     tokens = session.tokens_of(session.contexts[0])
-    size = max(tokens // 10, 1)
     none = "No compaction"
     outcome = "nothing was forgotten"
     if any(re.search("compact|compress", kind) for kind, _ in session.unread):
@@ -331,9 +330,15 @@ def none_sentence(session: Session) -> str:
         outcome = "what was forgotten is not known"
     if session.resumed:
         outcome = "what an earlier one forgot, before the file begins, is not known"
+    return f"{none} in this session of {tokens:,} {session.unit}: {outcome}."
+
+
+def none_sentence(session: Session) -> str:
+    """Say that a session has no compaction, and how to see what one would forget."""
+    size = max(session.tokens_of(session.contexts[0]) // 10, 1)
     return textwrap.fill(
-        f"{none} in this session of {tokens:,} {session.unit}: {outcome}. To see what each "
-        f"way would forget at a size of {count(size, 'token')}, add --at {size}.",
+        f"{none_words(session)} To see what each way would forget at a size of "
+        f"{count(size, 'token')}, add --at {size}.",
         WIDTH,
         break_on_hyphens=False,
     )

@@ -46,9 +46,6 @@ NEWEST = (*SIMPLEST[:4], "fifo")
 ROWS = 4
 """Of the short table."""
 
-SET = "set: "
-"""What marks the recommended way in tables."""
-
 SIZE, READ_AGAIN = "tokens (share)", "tokens read again"
 """Heads of columns."""
 
@@ -81,9 +78,12 @@ def today_sentence(loss: TodayLoss) -> str:
         f"{counted.lossy_dialogs:,} of the {counted.dialogs:,} conversations that have some"
     )
     among = f", in {dialogs}" if counted.dialogs > 1 else ""
-    limit = count(loss.longest, "token")
-    remedy = f"A limit of {limit}, the length of the longest conversation, would lose nothing"
-    return f"Today you lose {values}{among}. {remedy}."
+    sentence = f"Today you lose {values}{among}."
+    if loss.larger_is_enough:
+        limit = count(loss.longest, "token")
+        sentence += f" A limit of {limit}, the length of the longest conversation, would lose "
+        sentence += "nothing, if your model reads so many."
+    return sentence
 
 
 # ------------------------------------------------------------------------------- what to set
@@ -99,14 +99,19 @@ def setting_sentence(card: Card) -> str:
     best = card.best
     if best is None or best.size is None or not card.pays:
         return _no_setting(card)
+    advice = ""
+    if is_enough_today(card):
+        advice = "Keep today's limit"
+        if card.today is not None and card.today.count.values:
+            advice += f": {_floor(card.today.count.kept)} of the values stay"
+        if not has_setting(card):
+            return f"{advice}."
+        advice += ". "
     lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
-    if saves_beside_today(card):
-        lead = f"To store less, s{lead[1:]}"
-    if best.values is not None and best.values.lost:
+    if is_to_store_less(card):
+        lead = f"{advice}To store less, s{lead[1:]}"
+    if best.values is not None and best.values.lost and not best.sized_by_model:
         lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
-    if keeps_enough_today(card) and card.today is not None:
-        kept = _floor(card.today.count.kept)
-        lead = f"Keep today's limit: {kept} of the values stay. {lead}"
     if card.own_tokens:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
         full = written_bytes(card.tokens * card.shape.entry_bytes)
@@ -114,32 +119,41 @@ def setting_sentence(card: Card) -> str:
     return f"{lead}."
 
 
-def keeps_enough_today(card: Card) -> bool:
+def is_enough_today(card: Card) -> bool:
     """Whether today's limit keeps what is asked for."""
-    return card.today is not None and card.today.count.kept >= card.target
+    loss = card.today
+    return loss is not None and (not loss.longer or loss.count.kept >= card.target)
 
 
-def saves_beside_today(card: Card) -> bool:
+def is_to_store_less(card: Card) -> bool:
     """Whether the setting only stores less: today's limit is enough, or a larger one would be.
 
     A larger limit is what an engine can do, where the setting is this project's.
     """
     if card.today is None or card.best is None:
         return False
-    larger_is_enough = card.today.count.lost > 0 and not card.best.in_engines
-    return keeps_enough_today(card) or larger_is_enough
+    return is_enough_today(card) or (card.today.larger_is_enough and not card.best.in_engines)
+
+
+def has_setting(card: Card) -> bool:
+    """Whether the recommended way pays, beside today's limit, too, where that is enough."""
+    best = card.best
+    if best is None or best.size is None or not card.pays:
+        return False
+    loss = card.today
+    return loss is None or not is_enough_today(card) or best.size < loss.today.tokens
 
 
 def others_sentence(card: Card) -> str:
     """Return what the setting leaves to do, what is as good and what needs less; "" if nothing."""
     best = card.best
     parts = []
-    if best is None or not card.pays:
+    if best is None or not has_setting(card):
         return ""
     if not best.in_engines:
         parts.append(
-            "This takes this project's cache in transformers: no way that engines have was found "
-            "that keeps enough and saves enough"
+            "This takes this project's cache in transformers: no way that engines have is enough "
+            "alone, saves enough and keeps the first tokens"
         )
     if best.uncleared:
         share = percent(best.uncleared)
@@ -342,18 +356,23 @@ def short_grid(card: Card) -> Grid:
 
     Those that no model has read, though they look at its vectors, are in `card_grid` alone.
     """
-    best = card.best if card.pays else None
+    best = card.best if has_setting(card) else None
     leading = [row for row in (best, card.smaller) if row is not None]
     room = ROWS - len(leading) - (card.today is not None)
     others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
     if best is not None:
-        rows[0][0] = f"{SET}{rows[0][0]}"
+        rows[0][0] = f"{_mark(card)}: {rows[0][0]}"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
     heads = ["way", "values kept", SIZE, READ_AGAIN, "how sure", "drawback"]
     unsaid = {READ_AGAIN: "–", "how sure": way_certainty(best), "drawback": ""}
     return Grid(heads, rows).without_same(unsaid)
+
+
+def _mark(card: Card) -> str:
+    """Return what marks the way of the setting, as `today` does that of today."""
+    return "less" if is_to_store_less(card) else "set"
 
 
 def _is_listed(candidate: Way) -> bool:
@@ -443,8 +462,8 @@ def card_grid(card: Card) -> Grid:
     rows = []
     for candidate in card.ways:
         name, _, size, reread, *_ = _short_row(card, candidate)
-        if candidate == card.best and card.pays:
-            name = f"{SET}{name}"
+        if candidate == card.best and has_setting(card):
+            name = f"{_mark(card)}: {name}"
         if candidate.size is None:
             size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
         read = "" if candidate.reading is None else candidate.reading.cell
@@ -454,13 +473,13 @@ def card_grid(card: Card) -> Grid:
 
 def settings(card: Card) -> dict[str, str]:
     """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
-    if card.best is None or not card.pays:
+    if card.best is None or not has_setting(card):
         return {}
     estimated = card.unit == Encoding.name and not card.own_tokens
     lines = settings_of(card.best, card.tokens, card.unit, estimated=estimated)
     if card.smaller is not None:
         lines |= settings_of(card.smaller, card.tokens, card.unit, estimated=estimated)
-    if saves_beside_today(card) and card.today is not None and not keeps_enough_today(card):
+    if card.today is not None and is_to_store_less(card) and not is_enough_today(card):
         lines = settings_of_limit(card.today, card.unit, estimated=estimated) | lines
     return lines
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fdkvc.core.words import percent
 from fdkvc.policies.ways import CLEARED, CLEARING_EDIT, MESSAGES, USER_FIRST
 from fdkvc.verdict.card import Way
-from fdkvc.verdict.today import TodayLoss
+from fdkvc.verdict.today import STOPS, TodayLoss
 
 TRIM = (
     "# all from a user's message to the next leave together, so it may keep less than that: where\n"
@@ -16,6 +16,7 @@ TRIM = (
 
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "shift": {"llama.cpp": "llama-server --context-shift --ctx-size {}"},
+    STOPS: {"llama.cpp": "llama-server --ctx-size {}"},
     MESSAGES: {
         "Ollama": "OLLAMA_CONTEXT_LENGTH={} ollama serve",
         "LangChain": TRIM,
@@ -63,12 +64,12 @@ def settings_of(
 def settings_of_limit(
     loss: TodayLoss, unit: str, *, estimated: bool = False
 ) -> dict[str, str]:
-    """Return what sets today's engines or libraries to the length of the longest conversation."""
+    """Return what sets today's engine to the length of the longest conversation, if it has that."""
     comment = _comment(loss.longest, "the longest conversation", unit, estimated)
-    lines = SETTINGS.get(loss.today.policy, {})
-    return {
-        engine: f"{comment}\n{line.format(loss.longest)}" for engine, line in lines.items()
-    }
+    for engine, line in SETTINGS.get(loss.today.policy, {}).items():
+        if engine in loss.today.preset.label:
+            return {engine: f"{comment}\n{line.format(loss.longest)}"}
+    return {}
 
 
 def _comment(size: int, share: str, unit: str, estimated: bool) -> str:

@@ -145,6 +145,12 @@ class TodayLoss:
     reread: float = math.nan
     """Tokens that are read again in a dialog, on average; NaN for none."""
 
+    @property
+    def larger_is_enough(self) -> bool:
+        """Whether something is lost that a larger limit would keep, if today's way can have it."""
+        window = self.today.preset.window
+        return self.count.lost > 0 and (not window or self.longest <= window)
+
 
 def lose_today(
     today: Today, recordings: Sequence[Recording], **execution: Unpack[Execution]

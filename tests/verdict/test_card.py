@@ -40,12 +40,13 @@ from fdkvc.verdict.sentences import (
     card_sentences,
     certainty,
     certainty_sentence,
+    setting_sentence,
     settings,
     short_grid,
     table_note,
 )
 from fdkvc.verdict.settings import SETTINGS, settings_of
-from fdkvc.verdict.today import Today, TodayLoss, ValueCount
+from fdkvc.verdict.today import STOPS, Today, TodayLoss, ValueCount
 
 SHAPE = read_shape("4x2x64x16")
 SIZES = (100, 200, 400)
@@ -146,8 +147,53 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
         assert f"lose {lost} of 1,000 values" in sentences[0]
         assert "A limit of 1,200 tokens, the length of the longest conversation," in sentences[0]
         assert words in sentences[1]
-        limit_line = settings(replace(card, today=loss)).get("Ollama", "")
-        assert ("OLLAMA_CONTEXT_LENGTH=1200" in limit_line) == (lost > 50), "it loses nothing"
+        lines = settings(replace(card, today=loss))
+        assert [*lines] == (["Ollama", "transformers"] if lost > 50 else ["transformers"])
+        assert lost <= 50 or "OLLAMA_CONTEXT_LENGTH=1200" in lines["Ollama"]
+
+
+def card_with_today(today: str, lost: int, longest: int, longer: int = 3, **fields: Any) -> Card:
+    """Return the card of a way at 100 tokens that loses 40 values, beside what today loses."""
+    counted = ValueCount(lost, 1000, 2, 8)
+    loss = TodayLoss(Today.read(today), counted, longer, 8, longest, pd.DataFrame())
+    return replace(card_of(), today=loss, **fields)
+
+
+def test_a_limit_that_is_enough_and_stores_as_little_has_no_setting_beside_it() -> None:
+    card = card_with_today("ollama:100", 31, 1200)
+    assert setting_sentence(card) == "Keep today's limit: 96 % of the values stay."
+    assert not settings(card)
+    assert not any(":" in row[0] for row in card_grid(card).rows)
+    short = card_with_today("ollama:1200", 0, 1200, longer=0)
+    assert "To store less, set 100 tokens" in setting_sentence(short)
+    assert [row[0].partition(":")[0] for row in short_grid(short).rows[:2]] == ["less", "today"]
+
+
+@pytest.mark.parametrize(
+    ("today", "longest", "engine"),
+    [
+        ("llama.cpp", 5000, "llama.cpp"),
+        ("langchain", 5000, "LangChain"),
+        ("anthropic", 150_000, "Anthropic"),
+        ("anthropic", 300_000, ""),  # beyond the service's window
+        ("streaming-llm", 5000, ""),
+    ],
+)
+def test_a_larger_limit_is_set_in_the_engine_of_today(
+    today: str, longest: int, engine: str
+) -> None:
+    card = card_with_today(today, 200, longest)
+    assert [*settings(card)] == [*filter(None, [engine]), "transformers"]
+    assert ("would lose nothing" in card_sentences(card)[0]) == (longest < 200_000)
+    assert setting_sentence(card).startswith("To store less" if longest < 200_000 else "Set 100")
+
+
+def test_values_by_words_are_not_told_beside_a_size_that_a_model_found() -> None:
+    card = card_of()
+    assert card.best is not None
+    assert "which loses 40 of" in setting_sentence(card)
+    sized = replace(card, best=replace(card.best, sized_by_model=True))
+    assert "which loses" not in setting_sentence(sized)
 
 
 @pytest.mark.parametrize(
@@ -460,6 +506,7 @@ def snippets(policy: str, size: int = 1150) -> dict[str, str]:
     [
         ("sinks(weighted-recency)", ["transformers"]),
         ("shift", ["llama.cpp"]),
+        (STOPS, ["llama.cpp"]),
         (MESSAGES, ["Ollama", "LangChain"]),
         (USER_FIRST, ["LangChain"]),
         (CLEARED, ["Anthropic", "LangChain"]),
@@ -468,7 +515,7 @@ def snippets(policy: str, size: int = 1150) -> dict[str, str]:
 def test_a_way_is_set_by_lines_of_each_engine_that_has_it(policy: str, engines: list[str]) -> None:
     lines = snippets(policy)
     assert [*lines] == engines
-    assert {*SETTINGS} <= {"shift", MESSAGES, USER_FIRST, CLEARED}, "each has its test"
+    assert {*SETTINGS} <= {"shift", STOPS, MESSAGES, USER_FIRST, CLEARED}, "each has its test"
     for snippet in lines.values():
         comment, *code = snippet.splitlines()
         assert comment == "# 1,150 tokens of SmolLM2, 12 % of the average conversation"

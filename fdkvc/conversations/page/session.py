@@ -23,6 +23,7 @@ from fdkvc.conversations.forgot_report import (
     given_by,
     heading,
     lost_kinds,
+    none_words,
     notes_of,
     sentence,
     tokens_note,
@@ -208,15 +209,8 @@ def show_session(
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
-    state = "has no compaction in its log, so it forgot nothing"
-    if session.resumed:
-        state = "was compacted before the file begins; since then it forgot nothing"
-    st.markdown(
-        Markdown(
-            "**This session {}.** It has {}. What would it have forgotten, had its first half been "
-            "cut to fewer?"
-        ).format(state, count(tokens, "token"))
-    )
+    words = "**{}** What would it have forgotten, had its first half been cut to fewer tokens?"
+    st.markdown(Markdown(words).format(none_words(session)))
     limit = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
         "Tokens that stay",

@@ -62,8 +62,9 @@ from fdkvc.verdict.search import needed_values, share_table
 from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
+    has_setting,
+    is_to_store_less,
     others_sentence,
-    saves_beside_today,
     setting_sentence,
     settings,
     short_grid,
@@ -375,8 +376,8 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         size = min(loss.today.tokens, loss.longest)
         label = "today" if loss.longer else "today: all"
         marks.append((label, loss.today.policy, size, loss.count.kept))
-    if best is not None and best.size is not None and card.pays:
-        label = "to store less" if saves_beside_today(card) else "recommended"
+    if best is not None and best.size is not None and has_setting(card):
+        label = "to store less" if is_to_store_less(card) else "recommended"
         marks.append((label, best.policy, best.size, best.recall))
     readings = []
     for row in card.ways:
