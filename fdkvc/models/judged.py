@@ -150,8 +150,8 @@ def judged_findings() -> tuple[str, ...]:
         f"conversations full of tool calls also what got most attention ({attentive_name}).",
         f"Service dialogs, with room for {ENTRIES} tokens: of the values that SmolLM2 gets right "
         f"with the full cache ({dialogs} have any), {newest} stay right; with the oldest messages "
-        f"dropped, {dropped}; with {read_policy(best.policy).title} {best_share}, too close to "
-        f"call ({low} to {high}).",
+        f"dropped, {dropped}; with {read_policy(best.policy).title} {best_share} "
+        f"({low} to {high}), not compared in pairs.",
         f"Long conversations full of tool calls ({longer_dialogs} have such values): "
         f"{percent(longer_shares[COMPARED])} stay right with {attentive_name}, "
         f"{percent(longer_shares[NEWEST])} with {newest_name}.",
@@ -181,18 +181,24 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
 
 
 def second_model_sentence() -> str:
-    """Say which of `judged_findings` hold on Qwen2.5-Coder, of how many dialogs."""
-    table = planned_comparisons(SECOND_MODEL).query("metric == 'kl' and count > 0")
+    """Say what Qwen2.5-Coder shows of `judged_findings`, of how many dialogs."""
+    comparisons = planned_comparisons(SECOND_MODEL)
+    table = comparisons.query("metric == 'kl' and count > 0")
     findings = []
     for _, part in table.groupby(["more", "less", "sample"], sort=False):
         verdicts = part.set_index("model").verdict
         findings.append(finding(verdicts, int(part.services.iloc[0])))
-    sizes = table.groupby(["sample", "more"]).n.max()
-    dropped, reinforced = sizes[FIRST][["model: messages(fifo)", "head: fd-kvc"]]
+    values = comparisons.query("metric == @RIGHT and model == 'second'")
+    values = values.set_index("more")
+    names = ["model: messages(fifo)", "head: fd-kvc"]
+    dropped, reinforced = 100 * values.mean_diff[names]
+    dropped_dialogs, reinforced_dialogs = values.n[names]
+    compared, newest = (read_policy(name).title for name in (COMPARED, NEWEST))
     return (
-        "On a second model, Qwen2.5-Coder-0.5B, dropped messages and FD-KVC's reinforcement cost "
-        f"values, too ({dropped} and {reinforced} dialogs of {FIRST}); whether "
-        f"{read_policy(COMPARED).title} helps in long conversations is open "
-        f"({sizes[LONGER].max()} of {LONGER}). Of {len(findings)} comparisons "
-        f"{findings.count('differs')} differ, none of these."
+        "On a second model, Qwen2.5-Coder-0.5B, dropped messages (keys kept) cost "
+        f"{-dropped:.0f} points of the values against Weighted recency + sinks "
+        f"({dropped_dialogs} dialogs of {FIRST}), FD-KVC's reinforcement "
+        f"{-reinforced:.0f} ({reinforced_dialogs} dialogs). {compared} was not compared with "
+        f"{newest} there. Of {len(findings)} comparisons in KL {findings.count('differs')} differ "
+        "from SmolLM2's."
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from itertools import chain
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.core.words import clipped, listed
@@ -155,7 +156,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
         word = max(words, key=lambda index: len(_lost(answers, index)))
         lost = _lost(answers, word)
         predicting = [title for title in titles if title not in lost]
-        elsewhere = {title for index in words for title in _lost(answers, index)} - {*lost}
+        elsewhere = {*chain.from_iterable(_lost(answers, index) for index in words)}
         losing = [title for title in predicting if title in elsewhere]
         more = f"; another word is lost with {listed(losing)}" if losing else ""
         value = f"“{full.predicted[word].text.strip(PUNCTUATION)}” in {text}"
