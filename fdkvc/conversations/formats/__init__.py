@@ -204,7 +204,7 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
     check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
     content, name = unpacked(content, name)
     text = decoded(content).rstrip()
-    if re.match(r'(?:event: \w+\s+)?data: \{"', text):
+    if re.match(r'\s*(?:(?:event|id|retry)?:.*\n\s*)*data:\s*[\[{]+\s*["}\]]', text):
         raise ValueError(
             "the file is a stream of events, which is not read: give its request and answer as "
             "messages"
@@ -289,7 +289,8 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
         file_unread.fields(value, {"conversations"})
         return contents
     names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
-    if names[:1] == ["inputs"] and _has_message(value.get("outputs")):  # a run: both are read
+    is_run = "inputs" in names and names[0] in ("inputs", "outputs")
+    if is_run and _has_message(value.get("outputs")):  # both are read
         names = []
     if len(names) == len(value) > 1:
         return _dialogs_by_id(value)

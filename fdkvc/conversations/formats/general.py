@@ -211,11 +211,8 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         for sequel in sequels:
             for row in sequel.by_root.get(tree.side[0], ()):
                 answers = [*sequel.messages(row, unread)]
-                if (
-                    messages
-                    and answers
-                    and messages[0][0].get(reading.words, 0) == answers[0][0].get(sequel.words)
-                ):
+                repeated = answers[:-1][: len(messages)]
+                if [*map(_said, messages)] == [*map(_said, repeated)]:
                     messages = []  # the response has those of its request again
                 messages += answers
         dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
@@ -235,6 +232,11 @@ def _lists_of(readings: Iterable[Reading]) -> list[Items]:
 
 def _items_of(lists: Iterable[Items]) -> list[Fields]:
     return [*chain.from_iterable(listed.items for listed in lists)]
+
+
+def _said(placed: Placed) -> list[Any]:
+    """Return the speaker and the words of a message."""
+    return [placed[0].get(name) or "" for name in ("role", "content", *WORDS)]
 
 
 def _seems(value: Any) -> str:
