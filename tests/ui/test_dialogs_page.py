@@ -266,8 +266,8 @@ def test_another_dialog_opens_where_its_own_first_demand_failed() -> None:
     assert link_of(app)["entry"] == link_of(fresh)["entry"]
 
 
-@pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
-def test_the_first_failed_call_is_a_headline(key: str) -> None:
+@pytest.mark.parametrize(("key", "part"), [("fifo", ""), ("fd-kvc", ""), ("h2o", "part ")])
+def test_the_first_failed_call_is_a_headline(key: str, part: str) -> None:
     app = open_dialogs(policies="h2o,fifo,fd-kvc", look=key)
 
     trace = simulate(policy_named(key), RECORDING.dialogs, 48)
@@ -279,12 +279,11 @@ def test_the_first_failed_call_is_a_headline(key: str) -> None:
         if candidate.kind == "call" and turn[0] >= 0
     )
     last = demand.mentions[-1].turn
-    when = "at once" if gone == last else f"in turn {gone}"
     giver = DIALOG.span_kind(last, demand.mentions[-1].start)
     assert app.header[0].value == (
         f"{plain(demand.source)} in turn {demand.turn} needs {plain(demand.slot)} = "
         f"*{plain(demand.value)}*, said by the {giver} in turn {last}. "
-        f"{policy_named(key).title} evicted it {when}."
+        f"{policy_named(key).title}: {part}lost in turn {gone}."
     )
 
 
@@ -549,8 +548,8 @@ def test_an_agent_conversation_opens_on_the_call_that_failed_and_shows_its_spans
 
     assert not app.exception
     assert app.header[0].value == (
-        "free\\_bikes in turn 11 needs day = *2025-06-14*, returned by a tool in turn 7. Surprisal "
-        "evicted it in turn 8."
+        "free\\_bikes in turn 11 needs day = *2025-06-14*, returned by a tool in turn 7. "
+        "Surprisal: lost in turn 8."
     )
     assert shown_turn(app) == 11
     recording = shipped_file("rental").recording(0)

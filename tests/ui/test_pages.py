@@ -68,8 +68,8 @@ def test_the_navigation_has_every_page_and_opens_the_first() -> None:
 
 def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
     app = new_session().run()
-    (sentence,) = [text.value for text in app.markdown if "evicted it" in text.value]
-    assert re.search(r"in turn \d+ needs .* evicted it in turn \d+", sentence)
+    (sentence,) = [text.value for text in app.markdown if " needs " in text.value]
+    assert re.search(r"in turn \d+ needs .*: (part )?lost in turn \d+", sentence)
     assert stage_of(app)["kind"] == "transcript"
     assert not [*app.number_input, *app.selectbox, *specs(app)]
     (view,) = [message for message in told(app) if message.get("what") == "view"]

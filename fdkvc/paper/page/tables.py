@@ -73,9 +73,9 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
             st.markdown(plain(EXPECTED))
     legend = (
         "Measured ± half-width of its 95 % interval; below it, where the paper prints a figure, "
-        "verdict (none on times), that figure and Δ, measured − published. ✓: a test shows that "
-        "the two are the same up to chance, ≠: that they differ, ?: neither, also where Δ is small "
-        f"but uncertain. {PLACES}."
+        "verdict (none on times), that figure and Δ, measured − published. ✓: the same up to "
+        "rounding and chance, ≠: different, ?: neither is shown, also where Δ is small but "
+        f"uncertain. {PLACES}."
     )
     st.caption(plain(legend))
     st.html(f"<style>{STYLE}</style>")

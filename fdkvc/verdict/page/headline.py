@@ -52,13 +52,11 @@ def show_headline(page: str, recording: Recording, lane: StageRun) -> None:
 
 
 def headline(name: str, recording: Recording, lane: StageRun, lost: Outcome) -> Markdown:
-    """Return what a call or state lacked, who mentioned it when, and when it was evicted."""
+    """Return what a call or state lacked, who mentioned it when, and when it was lost."""
     demand = lost.demand
     turn, start, _ = demand.mentions[-1]
     of_state = "" if demand.kind == "call" else f"The {name} of "
-    return Markdown(
-        "{}{} in turn {} needs {} = *{}*, {} in turn {}. {} evicted it {}."
-    ).format(
+    return Markdown("{}{} in turn {} needs {} = *{}*, {} in turn {}. {}: {}.").format(
         of_state,
         demand.source,
         demand.turn,
@@ -67,5 +65,5 @@ def headline(name: str, recording: Recording, lane: StageRun, lost: Outcome) -> 
         GIVEN_BY[recording.transcript.span_kind(turn, start)],
         turn,
         lane.policy.title,
-        "at once" if lost.lost == turn else f"in turn {lost.lost}",
+        lost.words,
     )
