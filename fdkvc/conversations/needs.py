@@ -102,10 +102,9 @@ SUFFIXES = (
 """Ends of the names of files."""
 
 _FILE = rf"(?!console\.log)[\w@+-][\w.@+-]*\.(?:{SUFFIXES.replace(' ', '|')})(?![\w-]|\.\w)"
-_PATH = (
-    r"(?:[A-Za-z]:|~|\.{1,2})?[/\\][\w.@+-]+(?:[/\\][\w.@+-]+)*|[\w.@+-]+(?:[/\\][\w.@+-]+)+|"
-    + _FILE
-)
+_ROOT = r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]"
+_PATH = rf"{_ROOT}[\w.@+-]+(?:[/\\][\w.@+-]+)*|[\w.@+-]+(?:[/\\][\w.@+-]+)+|{_FILE}"
+_ONE_PATH = re.compile(rf"{_ROOT}(?:(?!{_FILE} | {_ROOT}).)+")
 _STRONG = re.compile(
     rf"""
     (?P<address>\w+://[^\s"'<>`|\\()\[\]{{}}]+ | [\w.+-]+@[\w-]+(?:\.[\w-]+)+)
@@ -218,14 +217,15 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
     """Yield the things in an argument."""
     words = {word.lower() for word in _PARTS.findall(slot)}
     value = value.strip()
-    is_path = words & NAMES and re.search(r"[/\\]", value)
-    unspaced = value.replace(" ", "_") if is_path else value  # a folder's name may have spaces
+    unspaced = value
+    if words & NAMES and len(value) <= MAX_NAME_CHARACTERS and _ONE_PATH.fullmatch(value):
+        unspaced = value.replace(" ", "_")  # a folder's name may have spaces
     if words & UNREAD and not words & NAMES:
         return
     if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
         yield from (Thing(slot, *things) for things in _in_command(value))
     elif _FIGURES.fullmatch(value):
-        if not words & PACES:
+        if not (words & PACES and _NUMBER.fullmatch(value)):
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
     elif words & PATTERNS:
         yield from (Thing(slot, *things) for things in _in_word(value, "grep", ""))

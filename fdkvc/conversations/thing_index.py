@@ -20,6 +20,7 @@ _PART = re.compile(r"[^/\\]+")
 _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 _ESCAPE = re.compile(r"\\[bfnrt\"\\]")
 _LINE_NUMBER = re.compile(r"(?m)^ +\d+[\t→]")
+_READER = re.compile(r"(?i)(?:\b|_)(?:read|view|edit)")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@~+%/\\-]+")
 
 
@@ -88,7 +89,9 @@ class ThingIndex:
         self._spelled: dict[str, list[Place]] = defaultdict(list)
         search = WordingSearch(wordings)
         for index, message in enumerate(messages):
-            text = _LINE_NUMBER.sub(lambda number: " " * len(number[0]), message.turn.text)
+            text = message.turn.text
+            if _READER.search(message.turn.tool):  # numbers of a file's lines are no values
+                text = _LINE_NUMBER.sub(lambda number: " " * len(number[0]), text)
             places = defaultdict[str, list[Place]](list)
             for wording, start, end in search.mentions(text):
                 places[wordings[wording]].append(Place(index, start, end))
