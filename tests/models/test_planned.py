@@ -13,6 +13,7 @@ from fdkvc.core.statistics import cluster_mean, holm
 from fdkvc.models.judged import CLEARED, HEADS, PLANNED, SIZES, planned_comparisons, planned_ways
 from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
+from fdkvc.policies.ways import MESSAGES
 from tests.app_pages import ROOT
 
 ASKED = plan()
@@ -148,15 +149,17 @@ def test_documents_have_the_shipped_figures() -> None:
         assert table in results
 
 
-def test_the_first_page_has_the_points_of_three_comparisons() -> None:
+def test_the_first_page_has_two_differences_and_what_dropping_messages_keeps() -> None:
     compared = [
         ("head: sinks(weighted-recency)", "head: sinks(random)"),
         ("head: fd-kvc", "head: fd-kvc alpha_0=0.0"),
-        ("model: messages(fifo)", "model: sinks(weighted-recency)"),
     ]
     rows = planned_comparisons().query("metric == 'values_right_of_full'")
     differences = rows.set_index(["more", "less"])["mean_diff"].loc[compared]
+    shares = planned_ways().query("metric == 'values_right_of_full' and sample == 'SGD'")
+    dropped = shares.set_index(["decides", "policy"])["mean"].loc["model", MESSAGES]
 
     readme = (ROOT / "README.md").read_text("utf-8")
     points = [int(number) for number in re.findall(r"\[(\d+)\s+points\]", readme)]
     assert points == [round(100 * abs(difference)) for difference in differences]
+    assert re.findall(r"\[(\d+) %\]", readme)[:1] == [f"{100 * dropped:.0f}"]
