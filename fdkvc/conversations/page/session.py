@@ -209,8 +209,10 @@ def show_session(
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
-    words = "**{}** What would it have forgotten, had its first half been cut to fewer tokens?"
-    st.markdown(Markdown(words).format(none_words(session)))
+    words = Markdown(
+        "**{}** What would it have forgotten, had its first half been cut to fewer tokens?"
+    )
+    st.markdown(plain(words.format(none_words(session))))
     limit = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
         "Tokens that stay",
