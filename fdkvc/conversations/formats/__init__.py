@@ -289,7 +289,7 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
         file_unread.fields(value, {"conversations"})
         return contents
     names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
-    is_run = "inputs" in names and names[0] in ("inputs", "outputs")
+    is_run = {"inputs"} <= {*names} <= {"inputs", "outputs"}
     if is_run and _has_message(value.get("outputs")):  # both are read
         names = []
     if len(names) == len(value) > 1:
