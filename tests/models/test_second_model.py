@@ -85,7 +85,7 @@ def test_documents_have_the_shipped_figures() -> None:
 
 def test_the_sentence_says_which_advice_holds_on_the_second_model() -> None:
     rows = planned_comparisons(SECOND_MODEL).query("model == 'second'")
-    verdicts = rows.set_index(["sample", "metric", "more"]).verdict
+    verdicts = rows.set_index(["sample", "metric", "more"]).sort_index().verdict
     for metric in ("kl", "values_right_of_full"):
         assert verdicts["SGD", metric, "model: messages(fifo)"] == "worse"
         assert verdicts["SGD", metric, "head: fd-kvc"] == "worse"
