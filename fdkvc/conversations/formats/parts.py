@@ -44,8 +44,9 @@ KINDS: Mapping[str, Literal["system", "result"]] = {
 }
 """Kinds of span by roles, as `bare` writes them."""
 
+_CODE = "executablecode"
 _CALLS = name_list(
-    "tooluse toolcall functioncall toolinvocation dynamictool toolrequest executablecode"
+    f"tooluse toolcall functioncall toolinvocation dynamictool toolrequest {_CODE}"
 )
 """How types of parts that are calls end, as `bare` writes them; those of results, as `_RESULTS`."""
 
@@ -202,11 +203,7 @@ def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterat
         if _kind(name) and (isinstance(child, dict) or not is_result(message)):
             child = check_object(child, f"{place}: {name!r}")
             unread.fields(fields, {name, *filter(_is_silent, fields)})
-            yield {
-                **({"name": name} if bare(name) == "executablecode" else {}),
-                **child,
-                "type": name,
-            }
+            yield {**({"name": name} if bare(name) == _CODE else {}), **child, "type": name}
             return
     match fields:
         case {"thought": True}:

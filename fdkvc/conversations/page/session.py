@@ -209,10 +209,11 @@ def show_session(
 def _imagined(page: str, session: Session) -> tuple[Session, int]:
     """Choose a size; return the session as if its first half had been fitted to it, and it."""
     tokens = session.tokens_of(session.contexts[0])
-    words = Markdown(
-        "**{}** What would it have forgotten, had its first half been cut to fewer tokens?"
+    st.markdown(
+        Markdown(
+            "**{}** What would it have forgotten, had its first half been cut to fewer tokens?"
+        ).format(none_words(session))
     )
-    st.markdown(plain(words.format(none_words(session))))
     limit = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
         "Tokens that stay",
