@@ -86,7 +86,7 @@ def losses_in(
     """Read the sessions in a folder one after the other; return what they forgot by project.
 
     A project is the working folder that a session names, or else its own folder. Raises a
-    ValueError if there are too many files.
+    ValueError if there are too many files, or none is a session.
     """
     files = sorted({*chain.from_iterable(map(folder.rglob, ENDINGS))})
     check_most(f"{folder} has", len(files), "files", MAX_SESSION_FILES)
@@ -107,6 +107,12 @@ def losses_in(
                         losses.add(result)
         except ValueError as error:
             skipped.append(f"{path.name}: {error}")
+    if not projects:
+        tried = f"of {count(len(files), '.jsonl or .json file')} in {str(folder)!r}"
+        reason = f": {skipped[0]}" if skipped else ""
+        raise ValueError(
+            f"{tried}, none is a session of a coding agent that can be read{reason}"
+        )
     rows = sorted(projects.values(), key=lambda row: (-row.lost.total(), row.project))
     return FolderLosses(tuple(rows), tuple(skipped), unrelated_files)
 
@@ -115,11 +121,16 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     """Return what the command prints of a folder."""
     total = losses.total()
     lost = total.lost.total()
+    sessions = count(total.sessions, "session")
+    needed = count(total.needed, "value")
     sentences = [
-        f"{count(total.compactions, 'compaction')} in {count(total.sessions, 'session')}: "
-        f"{lost:,} of {count(total.needed, 'value')} that later calls needed had left, "
-        f"{total.returned:,} of them came back before use."
+        f"{count(total.compactions, 'compaction')} in {sessions}: {lost:,} of {needed} that later "
+        f"calls needed had left, {total.returned:,} of them came back before use."
     ]
+    if not total.compactions:
+        sentences = [
+            f"No compaction after which it is known what the model had, in {sessions}."
+        ]
     if lost:
         (name, number), *_ = total.lost.most_common()
         share = percent(number / lost)
@@ -147,7 +158,7 @@ def folder_grid(losses: FolderLosses, words: bool) -> Grid:
         "lost",
         "back",
         *kinds,
-        "read again",
+        "repeated",
         "rules",
     ]
     rows = [[*map(str, row)] for row in _cells(losses, words)]

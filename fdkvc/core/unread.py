@@ -24,8 +24,8 @@ OTHERS = "others"
 
 LABELS = name_set(
     "type role object model state status language lang name version requestor termination_reason "
-    "finish_reason stop_reason stop_sequence format split url created created_at updated_at "
-    "timestamp time date hash signature"
+    "finish_reason finishreason stop_reason stopreason stop_sequence format split url created "
+    "created_at updated_at timestamp time date hash signature"
 )
 """Fields whose single word is a label and not part of the conversation."""
 

@@ -409,6 +409,22 @@ def test_the_sessions_of_a_folder_are_summed_by_project(
     assert len(report["not read"]) == 1
 
 
+def test_a_folder_without_compactions_or_sessions_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["forgot", str(tmp_path)]) == 2
+    assert "of no .jsonl or .json files" in capsys.readouterr().err
+    (tmp_path / "chat.json").write_bytes((EXAMPLES / "chat.json").read_bytes())
+    assert main(["forgot", str(tmp_path)]) == 2
+    assert "of 1 .jsonl or .json file in" in capsys.readouterr().err
+    log = ClaudeCode()
+    log.user("The code is QX-771.")
+    (tmp_path / "log.jsonl").write_bytes(log.content)
+    shown = printed(capsys, str(tmp_path))
+    assert "No compaction after which it is known what the model had, in 1 session." in shown
+    assert "Not sessions of a coding agent: 1 file." in shown
+
+
 def test_what_is_no_session_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["forgot", str(EXAMPLES / "chat.json")]) == 2
     assert "not a session of a supported" in capsys.readouterr().err

@@ -108,6 +108,9 @@ register_installed("fdkvc.formats", register)
 TABLES = name_list("csv tsv yaml yml xml html htm")
 """Endings of files whose colons do not follow the name of a speaker."""
 
+SEQUELS = {"inputs": "outputs", "input": "output", "request": "response"}
+"""Fields of a request, and that of its response."""
+
 EXAMPLES = Path(__file__).parent / "examples"
 """Short dialogs written for this project."""
 
@@ -289,9 +292,9 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
         file_unread.fields(value, {"conversations"})
         return contents
     names = [] if _format_of(value) else [name for name in value if _has_dialogs(value[name])]
-    is_run = {"inputs"} <= {*names} <= {"inputs", "outputs"}
-    if is_run and _has_message(value.get("outputs")):  # both are read
-        names = []
+    for request, response in SEQUELS.items():
+        if {request} <= {*names} <= {request, response} and _has_message(value.get(response)):
+            names = []  # both are read
     if len(names) == len(value) > 1:
         return _dialogs_by_id(value)
     if not names:

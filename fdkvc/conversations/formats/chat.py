@@ -36,6 +36,7 @@ from fdkvc.conversations.formats.parts import (
     MESSAGE_FIELDS,
     call_id,
     is_call_field,
+    is_thought,
     text_of,
     turns_of_parts,
 )
@@ -290,7 +291,7 @@ def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Messages:
     if is_person and isinstance(name, str) and name.strip() and bare(name) != key:
         message["role"] = clean_name(f"{message['role']} ({clean_name(name)})")
         del message["name"]
-    if is_thinking(key) or message.get("channel") == "analysis":
+    if is_thinking(key) or message.get("channel") == "analysis" or is_thought(message):
         unread.add(THINKING)
         return
     # 2. Calls and results in its words.

@@ -15,7 +15,7 @@ from fdkvc.conversations.formats.agents import (
 )
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.core.json_input import Fields, JsonObject, objects_of
-from fdkvc.core.unread import Unread
+from fdkvc.core.unread import THINKING, Unread, has_words
 
 SESSION_CONTEXT = "<session_context>"
 """What a message has that the agent writes when a session begins or goes on."""
@@ -50,6 +50,8 @@ class _Reader(Reader):
 
     def _say(self, key: str, line: JsonObject, place: str) -> None:
         """Add a record, or what it has more than when it was written before."""
+        if key not in self.numbers:
+            self.unread.add(THINKING, has_words(line.get("thoughts")))
         numbers = self.numbers.setdefault(key, [])
         for turn in self._turns(line, place):
             if numbers and turn["role"] == "assistant":

@@ -33,10 +33,11 @@ from fdkvc.conversations.formats.messages import (
     WORDS,
     is_message,
     role_of_name,
+    texts_in,
     unwrapped,
     without_details,
 )
-from fdkvc.conversations.formats.parts import is_call_field
+from fdkvc.conversations.formats.parts import is_call_field, is_thought
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
@@ -249,10 +250,10 @@ def _seems(value: Any) -> str:
 def _dialog(
     listed: Items, place: str, messages: list[Placed], calls: bool, unread: Unread
 ) -> Transcript | SkippedError:
-    """Return a dialog, with the system prompt and the tools of the object around its messages."""
-    root = listed.side[0]
-    ancestors = listed.owners[: len(root) + 1] if root else listed.owners
-    owner = only([{}, *ancestors], dict)[-1]
+    """Return a dialog, with the system prompt and the tools of the objects around its messages."""
+    owner: Fields = {}
+    for ancestor in only(listed.owners, dict):
+        owner |= ancestor
     try:
         placed = [*prompts_beside(owner, place), *messages]
         return conversation(owner, place, placed, calls, unread)
@@ -292,7 +293,7 @@ def _parsed(value: Any) -> Any:
     ):
         return [*_flat(value, "", counter())]
     if isinstance(value, dict):
-        return {name: _parsed(child) for name, child in value.items()}
+        return {name: _parsed(_listed(name, child)) for name, child in value.items()}
     if isinstance(value, list):
         attributes = _attributes(value)
         return _parsed(attributes) if attributes else [*map(_parsed, value)]
@@ -302,6 +303,11 @@ def _parsed(value: Any) -> Any:
         if is_message(first_part) or first_part.get("type") == "text":
             return items
     return value
+
+
+def _listed(name: str, child: Any) -> Any:
+    """Return a response that is one message in a list, any other value as it is."""
+    return [child] if name in SIDES["response"] and is_message(child) else child
 
 
 def _flat(message: JsonObject, parent: str, numbers: Iterator[int]) -> Iterator[Any]:
@@ -458,10 +464,13 @@ def word_counts(value: Any) -> Counter[str]:
     while waiting:
         name, child = waiting.pop()
         if isinstance(child, dict):
-            is_thought = is_thinking(str(child.get("type")))
-            waiting += (
-                [] if is_thought else [row for row in child.items() if not _is_aside(row[0])]
-            )
+            if is_thought(child):
+                continue
+            names = {*child} - {*filter(_is_aside, child)}
+            joined = "".join(texts_in(child.get("parts")))
+            if joined == child.get("text"):  # of AI Studio
+                names.discard("text")
+            waiting += ((inside, child[inside]) for inside in names)
         elif isinstance(child, list):
             waiting += [(name, item) for item in child]
         elif has_words(child, name):

@@ -103,6 +103,12 @@ def call_id(owner: JsonObject) -> str:
     return owner[field] if field else ""
 
 
+def is_thought(owner: JsonObject) -> bool:
+    """Whether a part or a message is what a model thought."""
+    marks = owner.get("thought"), owner.get("isThought")
+    return True in marks or is_thinking(str(owner.get("type")))
+
+
 @lru_cache(maxsize=1024)
 def _kind(name: str) -> Literal["call", "result", ""]:
     """Return whether a part is a call or a result, by its type or only field."""

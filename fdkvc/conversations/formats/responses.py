@@ -27,7 +27,10 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 from fdkvc.core.words import name_list
 
-_KNOWN = re.compile(r"mcp_\w+|compaction\w*|item_reference")
+PICTURE = "image_generation_call"
+"""A call whose result is no text."""
+
+_KNOWN = re.compile(rf"mcp_\w+|compaction\w*|item_reference|{PICTURE}")
 """Types of items that are counted and not read."""
 
 GIVEN = name_list("arguments input action operation code queries")
@@ -78,7 +81,7 @@ def turns_of_items(items: Iterable[Placed], unread: Unread, of_log: bool = False
         returned = next(filter(None, map(item.get, RETURNED)), None)
         returned = [returned] if "type" in of_kind(returned, dict) else returned
         message: JsonObject = item
-        if kind.endswith("_call"):
+        if kind.endswith("_call") and kind != PICTURE:
             turn = turn or ({"role": "assistant", "content": None, "tool_calls": []}, location)
             turn[0]["tool_calls"].append({"function": _called(item, kind)})
             if kind == "function_call" or returned is None:
@@ -133,6 +136,12 @@ def _is_known(kind: str, item: JsonObject, place: str) -> bool:
     return False
 
 
+def _is_response(value: JsonObject) -> bool:
+    """Whether an object is no question with its answer, and no request with its response."""
+    is_pair = "instruction" in value or isinstance(value.get("output"), str)
+    return not is_pair and not isinstance(value.get("input"), dict)
+
+
 REQUESTS = chat_format(
     "requests", "OpenAI batch requests", "body", _request, (), ("custom_id",)
 )
@@ -143,9 +152,7 @@ FORMAT = chat_format(
     "input",
     _messages,
     BODY_FIELDS,
-    recognizes=lambda value: (
-        not ("instruction" in value or isinstance(value.get("output"), str))
-    ),
+    recognizes=_is_response,
 )
 
 OUTPUT = replace(FORMAT, key="response", field="output")

@@ -29,6 +29,11 @@ SEEMS: Mapping[tuple[str, ...], str] = {
     ("chat", "title"): "a chat of Open WebUI",
     ("openapi",): "a description of an API",
     (
+        "ts",
+        "type",
+        "text",
+    ): "what Cline shows: its api_conversation_history.json has the dialog",
+    (
         "text",
     ): "a plain text, of which a line is read as a turn if it begins as in 'User: hello'",
 }
