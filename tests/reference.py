@@ -13,6 +13,7 @@ import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,11 @@ def newest_tokens(entries: list[Entry], count: int) -> set[int]:
     return set(newest_first[:count])
 
 
+def part(count: int, share: float) -> int:
+    """Return a share of a count, rounded down, for the decimal that the share stands for."""
+    return math.floor(count * Fraction(share).limit_denominator(10**6))
+
+
 def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep a window of the newest, then the largest sums of attention, which every query fades."""
     entries = cache + [Entry(token, {"cumulative": 0.0}) for token in seen.new]
@@ -247,7 +253,7 @@ def h2o(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             faded = seen.parameters["forgetting"] * entry.scores["cumulative"]
             entry.scores["cumulative"] = faded + weights.get(entry.token, 0.0)
     terms = {entry.token: {"cumulative": entry.scores["cumulative"]} for entry in entries}
-    window = int(seen.budget * seen.parameters["window"])
+    window = part(seen.budget, seen.parameters["window"])
     return Verdict(entries, terms, protected=newest_tokens(entries, window))
 
 
@@ -277,7 +283,7 @@ def tova(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 def snapkv(seen: Seen, cache: list[Entry], state: State) -> Verdict:
     """Keep the window, and what its queries attend to, averaged over neighbours."""
     entries = cache + [Entry(token) for token in seen.new]
-    w = max(1, int(seen.parameters["window"] * len(seen.new)))
+    w = max(1, part(len(seen.new), seen.parameters["window"]))
     voters = each_query(seen, seen.new[-w:], entries)
     votes = [paid(logits, visible) for logits, visible in voters]
     before = entries[: len(entries) - w]
@@ -308,7 +314,7 @@ def scissorhands(seen: Seen, cache: list[Entry], state: State) -> Verdict:
         entry.token: {"negative low count": -float(f"{int(entry.scores['low']):b}".count("1"))}
         for entry in entries
     }
-    window = int(seen.budget * seen.parameters["window"])
+    window = part(seen.budget, seen.parameters["window"])
     return Verdict(entries, terms, newest_tokens(entries, window), [], margin)
 
 
@@ -325,9 +331,9 @@ def fastgen(seen: Seen, cache: list[Entry], state: State) -> Verdict:
 
     special = {token for token in sums if token in seen.dialog.tokens[: seen.parameters["sinks"]]}
     by_sum = sorted(sums, key=lambda token: (-sums[token], token))
-    heavy = int(seen.parameters["frequent"] * len(entries))
+    heavy = part(len(entries), seen.parameters["frequent"])
     frequent = special | set(by_sum[:heavy])
-    local = frequent | newest_tokens(entries, int(seen.parameters["local"] * len(entries)))
+    local = frequent | newest_tokens(entries, part(len(entries), seen.parameters["local"]))
     margin = math.inf
     chosen = set(sums)
     for structure in (special, frequent, local):
@@ -532,7 +538,7 @@ def surprisal(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             "surprisal": share(entry.scores["surprisal"], most),
             "redundancy": -2.0 if entry.scores["redundancy"] > limit else 0.0,
         }
-    window = int(seen.budget * seen.parameters["window"])
+    window = part(seen.budget, seen.parameters["window"])
     return Verdict(entries, terms, newest_tokens(entries, window), [], margin)
 
 
@@ -563,7 +569,7 @@ def learned(seen: Seen, cache: list[Entry], state: State) -> Verdict:
             )
             for term, names in LEARNED_TERMS.items()
         }
-    window = int(seen.budget * seen.parameters["window"])
+    window = part(seen.budget, seen.parameters["window"])
     return Verdict(entries, terms, newest_tokens(entries, window), [])
 
 
@@ -633,13 +639,13 @@ class Around:
 
 def window(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
     """Protect the newest, too."""
-    newest = newest_tokens(verdict.entries, int(seen.budget * around.parameters["share"]))
+    newest = newest_tokens(verdict.entries, part(seen.budget, around.parameters["share"]))
     return replace(verdict, protected=verdict.protected | newest)
 
 
 def whitelist(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
     """Protect the oldest of what the first turns, a speaker or any said of some words, too."""
-    return protecting(around, seen, verdict, int(seen.budget * around.parameters["most"]))
+    return protecting(around, seen, verdict, part(seen.budget, around.parameters["most"]))
 
 
 def sinks(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
@@ -679,7 +685,7 @@ LISTED: dict[str, Callable[[Around, Seen], set[int]]] = {
 def turns(around: Around, seen: Seen, verdict: Verdict, ties: tuple[float, float]) -> Verdict:
     """Let the policy pick of the turn's own tokens; then go by what was picked, and by place."""
     scores = {token: sum(terms.values()) for token, terms in verdict.terms.items()}
-    many = math.ceil(around.parameters["picks"] * len(seen.new))
+    many = -part(-len(seen.new), around.parameters["picks"])
     picked, _, margin = best({token: scores[token] for token in seen.new}, set(), many, ties)
     if not many:
         picked, margin = [], math.inf

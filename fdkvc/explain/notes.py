@@ -11,7 +11,7 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import count, first_three, listed
 from fdkvc.policies import Policy
-from fdkvc.policies.base import Available
+from fdkvc.policies.base import Available, part
 from fdkvc.policies.whitelist import Whitelist
 from fdkvc.policies.wrapper import inside
 
@@ -117,7 +117,7 @@ def pinned_notes(
         return ["No dialog has a system prompt, so pinning it changes nothing."]
     # The smallest share decides: if it holds the longest prompt, so do the others.
     smallest = min(shares)
-    tight = [budget for budget in sorted(budgets) if int(smallest * budget) < longest]
+    tight = [budget for budget in sorted(budgets) if part(budget, smallest) < longest]
     if not tight:
         return []
     sizes = listed([f"{budget:,}" for budget in tight])

@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Floats, Ints
 from fdkvc.core.cache import Cache, select, top_k
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import Available, Steps
+from fdkvc.policies.base import Available, Steps, part
 from fdkvc.policies.wrapper import Wrapper, evicting
 
 
@@ -60,7 +60,7 @@ class AdaHeads(Wrapper):
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what one head gets if all others keep only their guaranteed share."""
         equal = self.policy.slots(budget, layers, heads)
-        return equal * heads - (heads - 1) * int(self.safe * equal)
+        return equal * heads - (heads - 1) * part(equal, self.safe).item()
 
     def places(
         self, score: Floats, cache: Cache, protected: Bools, budgets: int | Ints, heads: int
@@ -72,7 +72,7 @@ class AdaHeads(Wrapper):
         equal = np.broadcast_to(np.asarray(equal), (len(score), 1))
         # 1. Each head's guaranteed entries: the protected, then its best up to the safe share.
         unprotected = Cache(np.where(protected, -1, cache.token))
-        safe_count = (self.safe * equal).astype(np.intp) - protected.sum(axis=1, keepdims=True)
+        safe_count = part(equal, self.safe) - protected.sum(axis=1, keepdims=True)
         guaranteed = protected | top_k(
             score, unprotected, np.maximum(safe_count, 0), self.ties
         )

@@ -366,10 +366,22 @@ def window_parameter(default: float) -> Any:
     )
 
 
+def part(count: int | Ints, share: float) -> Ints:
+    """Return a share of a count (B, 1), rounded down; (1, 1) if both are the same for all rows.
+
+    Examples
+    --------
+    >>> part(100, 0.29).tolist(), int(100 * 0.29)
+    ([[29]], 28)
+    """
+    # A share such as 0.29 has no exact float: its product with 100 is 28.999999999999996.
+    product = np.round(np.asarray(count * share, np.float64), 9)
+    return np.floor(product).astype(np.intp).reshape(-1, 1)
+
+
 def window(cache: Cache, budget: int, share: float) -> Bools:
-    """Mark the newest entries, up to this share of the budget, rounded down (B, C)."""
-    # (1, 1), or (B, 1) where the share differs by row.
-    return newest(cache, np.asarray(budget * share).astype(np.intp).reshape(-1, 1))
+    """Mark the newest entries, up to this share of the budget (B, C)."""
+    return newest(cache, part(budget, share))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from fdkvc.policies.base import (
     Policy,
     Step,
     observed_attention,
+    part,
     queries_parameter,
 )
 
@@ -110,8 +111,8 @@ class FastGen(Policy):
         a = np.asarray(observed_attention(turn, cache.token, self.queries).sum(axis=1))
         c = cache["cumulative"] + a
         count = cache.present.sum(axis=1, keepdims=True)
-        heavy = (self.frequent * count).astype(np.intp)
-        recent = (self.local * count).astype(np.intp)
+        heavy = part(count, self.frequent)
+        recent = part(count, self.local)
 
         # Each structure contains the one before.
         special = cache.present & (turn.position(cache.token) < self.sinks)

@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import Cache, newest
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, Policy, Step, protecting
+from fdkvc.policies.base import EVICTION, Policy, Step, part, protecting
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SnapKV(Policy):
 
     def last_queries(self, count: int) -> int:
         # At least one, except in a turn without tokens.
-        return max(int(self.window * count), min(count, 1))
+        return max(part(count, self.window).item(), min(count, 1))
 
     def voters(self, turn: Observation) -> Ints:
         """Return how many of the turn's queries vote (B, 1)."""

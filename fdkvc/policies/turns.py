@@ -8,7 +8,7 @@ import numpy as np
 from fdkvc.core.attention import Columns, Observation
 from fdkvc.core.cache import EXACT, Cache, contains, top_k
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, Score, Step, Steps, Update, total
+from fdkvc.policies.base import EVICTION, Score, Step, Steps, Update, part, total
 from fdkvc.policies.wrapper import Wrapper
 
 
@@ -67,7 +67,7 @@ class Turns(Wrapper):
         updated = self.policy.after_insert(cache, turn)
         new = contains(updated.token, turn.new)
         new_count = new.sum(axis=1, keepdims=True)
-        count = np.ceil(self.picks * new_count).astype(np.intp)
+        count = -part(-new_count, self.picks)  # rounded up
         # The wrapped policy's score; this wrapper's own is a position.
         score = total(self.policy.terms(updated, turn))
         candidates = Cache(np.where(new, updated.token, -1))

@@ -8,7 +8,7 @@ from fdkvc.core.attention import SPEAKER_LABELS, Bools, Ints, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.parameters import changed, parameter, share
-from fdkvc.policies.base import Available, Looks, Steps, protecting
+from fdkvc.policies.base import Available, Looks, Steps, part, protecting
 from fdkvc.policies.wrapper import Protecting, before_eviction
 
 NOBODY = "nobody"
@@ -109,8 +109,7 @@ class Whitelist(Protecting):
         return (*super().without_effect(available), *sentences)
 
     def most_listed(self, budget: int) -> Ints:
-        # (1, 1), or (B, 1) where `most` differs by row.
-        return np.asarray(budget * self.most).astype(np.intp).reshape(-1, 1)
+        return part(budget, self.most)
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:
         listed = np.zeros(cache.token.shape, np.bool_)

@@ -245,6 +245,25 @@ def test_a_whitelist_worked_by_hand() -> None:
     assert kept_by("whitelist(sink, first=2, most=1)", dialog, 3)[1] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("name", "protected"),
+    [("h2o window=0.7", 63), ("window(knorm, share=0.7)", 63), ("whitelist(knorm, most=0.7)", 63)],
+)
+def test_a_share_of_the_budget_is_that_of_its_decimal_number(name: str, protected: int) -> None:
+    dialog = plain_dialog([[1] * 100])
+    assert 90 * 0.7 < 63  # in floats
+    trace = simulate(read_policy(name), dialog, 90)
+    assert trace.result(0).protected.sum() == protected
+
+
+def test_a_share_of_a_turn_is_that_of_its_decimal_number() -> None:
+    dialog = plain_dialog([[1] * 100])
+    assert 100 * 0.29 < 29 and 100 * 0.07 > 7  # noqa: PT018, both in floats
+    assert simulate(read_policy("snapkv window=0.29"), dialog, 90).result(0).protected.sum() == 29
+    picked = simulate(read_policy("turns(fifo, picks=0.07)"), dialog, 90).result(0)
+    assert picked.entries["picked"].sum() == 7
+
+
 def test_sinks_worked_by_hand() -> None:
     dialog = plain_dialog([[1, 1, 1], [1], [1, 1]])
 
