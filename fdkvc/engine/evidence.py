@@ -1,8 +1,7 @@
 """Evidence: which earlier words a turn needs, and whether the cache still holds them.
 
 A demand is checked against the cache as the previous turn left it: an argument of a service call at
-turn t is met if every token of at least one of its mentions is cached at the end of turn t − 1. For
-a policy whose turns select what they read by their own queries, the tokens that turn t reads count.
+turn t is met if every token of at least one of its mentions is cached at the end of turn t − 1.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

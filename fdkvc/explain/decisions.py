@@ -140,26 +140,41 @@ class TurnView(EntryTrace):
         """
         if self.marginal is None or not self.stood[entry] or self.protected[entry]:
             return ()
-        # The row as eviction saw it, a batch of one.
-        result = self.result
-        row = slice(self.row, self.row + 1)
-        cache = Cache(result.entries.token[row])
-        protected = result.protected[row]
-        terms = {name: term[row] for name, term in result.terms.items()}
+        terms = {name: term[self.row] for name, term in self.result.terms.items()}
         slot, last = self.slot[[entry, self.marginal]]
-        pages = result.pages and Pages(result.pages.page[row], result.pages.size)
         # Entries of a page have equal terms, so those of the whole page are set.
-        changed_slots = slot if pages is None else pages.page[0] == pages.page[0, slot]
+        pages = self.result.pages
+        page = None if pages is None else pages.page[self.row]
+        changed_slots = slot if page is None else page == page[slot]
 
         def kept_with(name: str) -> bool:
             equal = terms[name].copy()
-            equal[0, changed_slots] = equal[0, last]
+            equal[changed_slots] = equal[last]
             score = total({**terms, name: equal})
-            stays, _ = select(score, cache, protected, self.places, self.policy.ties, pages)
-            return bool(stays[0, slot])
+            return bool(self._selected(score, self.result.protected[self.row])[slot])
 
         stays = self.kept[entry]
         return tuple(name for name in terms if kept_with(name) != stays)
+
+    @property
+    def kept_by_score(self) -> Bools:
+        """Whether each entry would be kept if none were protected (n,)."""
+        score = self.result.score[self.row]
+        return self._selected(score, np.zeros_like(score, np.bool_))[self.slot]
+
+    def _selected(self, score: Floats, protected: Bools) -> Bools:
+        """Return which slots of the row would be kept by other scores or protection (C + n,)."""
+        row = slice(self.row, self.row + 1)  # a batch of one
+        pages = self.result.pages
+        stays, _ = select(
+            score[None],
+            Cache(self.result.entries.token[row]),
+            protected[None],
+            self.places,
+            self.policy.ties,
+            pages and Pages(pages.page[row], pages.size),
+        )
+        return np.asarray(stays[0])
 
     @cached_property
     def topics(self) -> NDArray[Any]:

@@ -274,8 +274,7 @@ def _describe_protection(view: TurnView, step: Step) -> str:
         return "no entry is protected"
     verb = "is" if protected == 1 else "are"
     words = f"{protected:,} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
-    # Ranks count all entries, protected or not.
-    spared = int((view.protected & (view.rank > view.trace.budget)).sum())
+    spared = int((view.protected & ~view.kept_by_score).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 
 

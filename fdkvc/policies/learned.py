@@ -107,10 +107,8 @@ class Learned(WindowedPolicy):
     def after_insert(self, cache: Cache, turn: Observation) -> Cache:
         """Mark entries whose word a newer entry has; they stay marked after that is evicted."""
         word = self._traits(cache, turn)[..., TRAITS.index("word")]
-        position = turn.position(cache.token)
-        # Sorted by word, then position: an entry is repeated if the next one has its word. 2²⁰ is
-        # beyond the positions of a dialog, and the sum is exact in double precision.
-        order = np.argsort(word * 2.0**20 + position, axis=1)
+        # By word, older first: an entry is repeated if the next one has its word.
+        order = np.argsort(word, axis=1, kind="stable")
         ordered = np.take_along_axis(word, order, axis=1)
         after_last = np.zeros_like(ordered[:, :1])
         following = np.concatenate([ordered[:, 1:], after_last], axis=1)

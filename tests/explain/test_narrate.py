@@ -16,7 +16,7 @@ from fdkvc.core.cache import Cache
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.engine.simulate import simulate
 from fdkvc.explain.narrate import StepStory, headline, narrate, return_sentence
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.base import Step
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -52,6 +52,25 @@ def test_what_runs_still_hold_of_the_topic_that_returns(schedule: str) -> None:
         if schedule == "AABBA"
         else "No earlier topic returns in this dialog."
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "words"),
+    [
+        # Of nine entries six stay: by score alone the newest, tokens 3 to 8.
+        ("shift keep=2", 8, "2 of 9 entries are protected; by score alone 2"),
+        # There is room for one page of four: by score alone that of the newest tokens.
+        ("blocks(sinks(fifo), size=4)", 7, "4 of 5 entries are protected; by score alone 4"),
+    ],
+)
+def test_protection_spares_what_the_places_of_the_turn_would_not_hold(
+    name: str, budget: int, words: str
+) -> None:
+    dialogs = plain_dialog([[1.0]] * 9)
+    trace = simulate(read_policy(name), dialogs, budget)
+    turn = int(trace.evicted["budget"][0].argmax())  # the first that evicts
+    (story,) = [s for s in narrate(trace, dialogs, 0, turn) if s.step.kind == "protect"]
+    assert story.sentence == f"{words} of them would be evicted."
 
 
 def test_a_score_of_nothing_has_no_sign() -> None:

@@ -22,7 +22,7 @@ from fdkvc.policies import policy_named
 from fdkvc.runs.export import as_zip
 from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.draw import generate
-from fdkvc.synthetic.scenarios import SCENARIOS
+from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
 from tests.studies import few_dialogs, other_budget, paper_tables
 
 
@@ -58,6 +58,22 @@ def test_with_another_budget_there_is_nothing_of_the_papers() -> None:
     study = other_budget()
     assert (dict(study.sweeps), dict(study.probes)) == ({}, {})
     assert {*study.latencies} == {"fifo", "sink", "h2o", "fd-kvc"}
+
+
+def test_a_schedule_of_ones_own_has_its_row_in_every_table() -> None:
+    scenario = custom_scenario("AB")
+    study = run_study(Benchmark(scenarios=(scenario,), dialogs=2), workers=1)
+    run = StudyRun(study)
+    assert scenario.label in run.text
+    assert {*run.tables["summary.csv"].scenario} == {scenario.key}
+    assert all(map(len, run.timed.values()))
+
+
+def test_alignments_that_are_the_same_in_every_dialog_are_no_error() -> None:
+    # In one dimension every cosine is 1 or −1, and here also the same under both policies.
+    world = World(tokens_per_turn=2, head_dimension=1, dimension=5)
+    study = run_study(Benchmark(dialogs=3, world=world), workers=1)
+    assert "Late-turn alignment" in StudyRun(study).text
 
 
 def test_fifo_is_timed_also_where_it_does_not_run() -> None:

@@ -175,6 +175,23 @@ def test_a_stream_with_traits_decides_the_same() -> None:
         cache.feed(**vectors)
 
 
+def test_a_word_is_repeated_however_long_the_stream_is(weigh: Weigh) -> None:
+    weigh(repeated=-1)
+    kept = []
+    for far in (1, 2**20 - 1):
+        cache = OnlineCache(policy_named("learned", window=0), budget=2)
+        for position, word in ((0, 6), (far, 5), (far + 2, 5)):
+            cache.fed = position
+            traits = np.zeros((1, len(TRAITS)))
+            traits[0, TRAITS.index("word")] = word
+            vector = np.ones((1, 2))
+            turn = cache.feed(
+                queries=vector, keys=vector, values=vector, embeddings=vector, traits=traits
+            )
+        kept.append([*map([0, far, far + 2].index, turn.kept_tokens.tolist())])
+    assert kept == [[0, 2], [0, 2]]
+
+
 def test_a_stream_without_traits_decides_by_age_alone() -> None:
     kept = []
     for seed in range(2):

@@ -20,7 +20,7 @@ from fdkvc.engine.metrics import metrics_of
 from fdkvc.paper import study
 from fdkvc.paper.benchmark import Benchmark, run_benchmark
 from fdkvc.paper.claims import CLAIMS
-from fdkvc.paper.page.ablation import sweep_command
+from fdkvc.paper.page.ablation import ABLE, sweep_command, values_of
 from fdkvc.paper.page.choices import DIALOGS_HERE
 from fdkvc.paper.page.claims import FAILING_FIRST, by_subject
 from fdkvc.paper.page.sections import SECTION
@@ -28,7 +28,7 @@ from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.finding import CHOICES, changed_verdicts, finding
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import run_study
-from fdkvc.paper.sweep import Sweep, sweepable
+from fdkvc.paper.sweep import Sweep, read_values, suggested_values, sweepable
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.runs.options import settings_from
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -404,6 +404,18 @@ def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
         "gamma is 2.0, but must be a number above 0 and below 1. "
         "Still using 0.7 0.75 0.8 0.85 0.88 0.92."
     )
+
+
+@pytest.mark.parametrize("key", ABLE)
+def test_the_values_that_are_suggested_can_be_read(key: str) -> None:
+    for name in sweepable(key):
+        suggested = suggested_values(key, name)
+        assert read_values(values_of(key, name).default, key, name, 7) == suggested
+
+
+def test_the_command_of_a_sweep_has_all_digits_of_a_value() -> None:
+    sweep = Sweep(policy="fd-kvc", parameter="gamma", values=(0.88123456,))
+    assert "--values 0.88123456 " in sweep_command(sweep)
 
 
 @pytest.mark.parametrize("key", POLICIES)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import starmap
 
+import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -143,7 +144,8 @@ def sweep_command(sweep: Sweep) -> str:
 
 
 def _words(values: Sequence[Number]) -> list[str]:
-    return [f"{value:g}" for value in values]
+    """Write values with all their digits, a whole one without a point."""
+    return [np.format_float_positional(value, trim="-") for value in values]
 
 
 def _link(sweep: Sweep) -> Mapping[str, str]:

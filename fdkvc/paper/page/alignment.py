@@ -6,7 +6,7 @@ import streamlit as st
 from fdkvc.core.words import decimal
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.published import ABLATED_POLICY
-from fdkvc.paper.replication.cells import scenario_label
+from fdkvc.paper.replication.cells import scenario_labels
 from fdkvc.paper.replication.finding import size_of_alignments
 from fdkvc.paper.replication.tables import PUBLISHED, alignments_table, differences_table
 from fdkvc.paper.study import Study
@@ -42,7 +42,7 @@ def show_alignment(page: str, study: Study) -> None:
         "not say which. The output is a mean of **values**, so only the value matrix can give 1. "
         "The paper prints about 0.02."
     )
-    scenarios = {key: scenario_label(key) for key in results.reported}
+    scenarios = scenario_labels(results)
     scenario = pick(f"{page}/alignment/scenario", "Scenario", scenarios, "composite")
     titles = {policy.name: policy.title for policy in results.benchmark.policies}
     rows = table[table.scenario == scenario].replace({"policy": titles})

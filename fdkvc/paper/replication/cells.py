@@ -11,13 +11,12 @@ import pandas as pd
 from fdkvc.core.parameters import parameters_of
 from fdkvc.core.words import decimal
 from fdkvc.engine.metrics import late_metric, metric_named
-from fdkvc.paper.benchmark import ADAPTATION, COMPOSITE
+from fdkvc.paper.benchmark import ADAPTATION, COMPOSITE, Results
 from fdkvc.paper.published import ABLATED_POLICY, ABLATIONS, HYPERPARAMETERS
 from fdkvc.paper.replication.facts import BENCHMARK, DEFAULT, DIFFERENCE, TIME, Fact, facts
 from fdkvc.paper.replication.rules import SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.policies import BASELINE, POLICIES, read_policy
-from fdkvc.synthetic.scenarios import SCENARIOS
 
 NUMBERS: Mapping[str, int] = {
     "late_alignment": 1,
@@ -167,7 +166,7 @@ def _place(fact: Fact) -> tuple[int | str, str, str]:
 def _empty_tables(study: Study) -> Iterator[MeasuredTable]:
     benchmark = study.results.benchmark
     policies = {policy.name: policy.title for policy in benchmark.policies}
-    scenarios = {key: scenario_label(key) for key in study.results.reported}
+    scenarios = scenario_labels(study.results)
     # Tables 1 to 4: a row for each policy, and in Table 1 one for the tested difference.
     rows = policies
     if {ABLATED_POLICY, BASELINE} <= policies.keys():
@@ -228,6 +227,8 @@ def verdicts_of(tables: list[MeasuredTable]) -> dict[str, int]:
     return verdicts
 
 
-def scenario_label(key: str) -> str:
-    """Return the label of a scenario or of the composite."""
-    return "Composite" if key == COMPOSITE else SCENARIOS[key].label
+def scenario_labels(results: Results) -> dict[str, str]:
+    """Return the labels of the reported scenarios and the composite by their keys."""
+    labels = {scenario.key: scenario.label for scenario in results.benchmark.scenarios}
+    labels[COMPOSITE] = "Composite"
+    return {key: labels[key] for key in results.reported}

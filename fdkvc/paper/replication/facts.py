@@ -182,8 +182,9 @@ def _late(results: Results, swept: str) -> Iterator[Fact]:
         values = _values(results, *place)
         if values is not None:
             source = PAIR if DIFFERENCE in place else swept or BENCHMARK
-            chance = source == PAIR and may_be_chance(results, place[0])
-            fact = _mean_fact(source, place, values, printed(benchmark, *place, swept), chance)
+            figure = printed(benchmark, *place, swept)
+            chance = source == PAIR and figure is not None and may_be_chance(results, place[0])
+            fact = _mean_fact(source, place, values, figure, chance)
             yield fact._replace(place=firsts.get(place, ""))
 
 
