@@ -100,9 +100,9 @@ def tried(dialogs: Sequence[Transcript], named: NamedModel) -> tuple[object, ...
     first = dialogs[: OF // 2]
     rest = dialogs[OF // 2 :]
     card = card_of(first, named)
-    best = card.best
+    best = card.advice.setting
     words = card.by_words
-    if best is None or best.size is None or not card.pays:
+    if best is None or best.size is None:
         return ("", 0, card.tokens, False, certainty(card), *[None] * 8, perf_counter() - began)
     model = named.answering_model
     tokens = {dialog.name: model.tokens.count_by_turn(dialog) for dialog in rest}

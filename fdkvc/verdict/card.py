@@ -177,6 +177,21 @@ class ModelRead:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """What to do: keep today's limit, set a way, or both in turn."""
+
+    keeps_today: bool
+    """Whether today's limit keeps what is asked for."""
+    saved: float
+    """Tokens that the recommended way saves: of a conversation, or of a limit that is kept."""
+    setting: Way | None
+    """That way; None if there is none, or if it saves too little."""
+    stores_less: bool
+    """Whether it only stores less: today's limit is enough, or a larger one would be, which an
+    engine can have, where the setting is this project's."""
+
+
+@dataclass(frozen=True)
 class Card:
     """The answer to what is lost today, which way to set, and how sure that is."""
 
@@ -203,9 +218,21 @@ class Card:
     today: TodayLoss | None = None
 
     @property
-    def pays(self) -> bool:
-        """Whether the recommended way saves enough."""
-        return self.best is not None and saves(self.best.slots, self.tokens)
+    def advice(self) -> Advice:
+        """What to do."""
+        best = self.best
+        loss = self.today
+        stored = self.tokens
+        keeps_today = loss is not None and loss.is_enough(self.target)
+        if loss is not None and keeps_today:
+            stored = min(stored, loss.today.tokens)
+        saved = 0.0 if best is None else max(stored - best.slots, 0.0)
+        setting = best if pays(saved, stored) else None
+        larger_is_enough = loss is not None and loss.larger_is_enough
+        is_ours = setting is not None and not setting.in_engines
+        return Advice(
+            keeps_today, saved, setting, keeps_today or (larger_is_enough and is_ours)
+        )
 
     @property
     def smaller(self) -> Way | None:
@@ -239,9 +266,9 @@ class Card:
         return tuple(ties)
 
 
-def saves(slots: float, tokens: float) -> bool:
-    """Whether a way that stores so many of a conversation's tokens saves enough."""
-    return tokens - slots >= max(PAYS * tokens, PAYS_TOKENS)
+def pays(saved: float, tokens: float) -> bool:
+    """Whether it is worth evicting to save so many of these tokens."""
+    return saved >= max(PAYS * tokens, PAYS_TOKENS)
 
 
 def _loses_more(candidate: Way, best: Way) -> bool:
@@ -392,7 +419,7 @@ def chosen_way(candidates: Sequence[Way], tokens: float) -> Way | None:
     safe = [candidate for candidate in sized if candidate.keeps_start] or sized
     for candidate in safe:
         clears_most = candidate.uncleared <= MOSTLY_UNCLEARED
-        if candidate.in_engines and clears_most and saves(candidate.slots, tokens):
+        if candidate.in_engines and clears_most and pays(tokens - candidate.slots, tokens):
             return candidate
     return next(iter(safe), None)
 

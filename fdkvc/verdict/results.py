@@ -442,9 +442,8 @@ def card_text(card: Card) -> str:
     """Return the card for a terminal: at most `LINES` of `WIDTH` columns."""
     lines = []
     if (loss := card.today) is not None:
-        lines += wrap(
-            f"Today: {loss.today.tokens:,} tokens by {loss.today.preset.label}.", WIDTH
-        )
+        limit = count(loss.today.tokens, "token")
+        lines += wrap(f"Today: {limit} by {loss.today.preset.label}.", WIDTH)
     for words in card_sentences(card):
         lines += wrap(words, WIDTH)
     if card.clusters or card.read is not None:

@@ -52,7 +52,7 @@ SIZE, READ_AGAIN = "tokens (share)", "tokens read again"
 
 def card_sentences(card: Card) -> tuple[str, ...]:
     """Return what is lost today, if that is known, what to set, and how sure that is."""
-    today = "" if card.today is None else today_sentence(card.today)
+    today = "" if card.today is None else today_sentence(card.today, card.unit)
     sentences = today, setting_sentence(card), others_sentence(card), certainty_sentence(card)
     return tuple(filter(None, sentences))
 
@@ -60,11 +60,11 @@ def card_sentences(card: Card) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------- today
 
 
-def today_sentence(loss: TodayLoss) -> str:
-    """Return what is lost today."""
+def today_sentence(loss: TodayLoss, unit: str) -> str:
+    """Return what is lost today, in tokens of `unit`."""
     counted = loss.count
     if not loss.longer:
-        limit = count(loss.today.tokens, "token")
+        limit = f"{count(loss.today.tokens, 'token')} of {unit}"
         return (
             f"Today nothing is lost at {limit}: the longest conversation has {loss.longest:,}."
         )
@@ -74,13 +74,13 @@ def today_sentence(loss: TodayLoss) -> str:
     if not counted.lost:
         return f"Today you lose none of {count(counted.values, 'value')} that calls need."
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
-    dialogs = (
-        f"{counted.lossy_dialogs:,} of the {counted.dialogs:,} conversations that have some"
-    )
-    among = f", in {dialogs}" if counted.dialogs > 1 else ""
+    lossy = counted.lossy_dialogs
+    which = "all" if lossy == counted.dialogs else f"{lossy:,} of the"
+    dialogs = f", in {which} {counted.dialogs:,} conversations that have some"
+    among = dialogs if counted.dialogs > 1 else ""
     sentence = f"Today you lose {values}{among}."
     if loss.larger_is_enough:
-        limit = count(loss.longest, "token")
+        limit = f"{count(loss.longest, 'token')} of {unit}"
         sentence += f" A limit of {limit}, the length of the longest conversation, would lose "
         sentence += "nothing, if your model reads so many."
     return sentence
@@ -96,59 +96,31 @@ def setting_sentence(card: Card) -> str:
             "No call in these conversations needs a value said before, so only a model can tell "
             "which size is enough: keep today's limit until a model has read them."
         )
-    best = card.best
-    if best is None or best.size is None or not card.pays:
-        return _no_setting(card)
-    advice = ""
-    if is_enough_today(card):
-        advice = "Keep today's limit"
-        if card.today is not None and card.today.count.values:
-            advice += f": {_floor(card.today.count.kept)} of the values stay"
-        if not has_setting(card):
-            return f"{advice}."
-        advice += ". "
-    lead = f"Set {_size_words(card, best)}: {_imperative(best.policy)}"
-    if is_to_store_less(card):
-        lead = f"{advice}To store less, s{lead[1:]}"
+    advice = card.advice
+    best = advice.setting
+    sentences = []
+    if card.today is not None and advice.keeps_today:
+        counted = card.today.count
+        stay = f": {_floor(counted.kept)} of the values stay" if counted.values else ""
+        sentences.append(f"Keep today's limit{stay}.")
+    if best is None:
+        return " ".join([*sentences, _no_setting(card)])
+    words = "To store less, set" if advice.stores_less else "Set"
+    words += f" {_size_words(card, best)}: {_imperative(best.policy)}"
     if best.values is not None and best.values.lost and not best.sized_by_model:
-        lead += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
+        words += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
         full = written_bytes(card.tokens * card.shape.entry_bytes)
-        lead += f", {stored} instead of {full} in {card.shape.name}"
-    return f"{lead}."
-
-
-def is_enough_today(card: Card) -> bool:
-    """Whether today's limit keeps what is asked for."""
-    loss = card.today
-    return loss is not None and (not loss.longer or loss.count.kept >= card.target)
-
-
-def is_to_store_less(card: Card) -> bool:
-    """Whether the setting only stores less: today's limit is enough, or a larger one would be.
-
-    A larger limit is what an engine can do, where the setting is this project's.
-    """
-    if card.today is None or card.best is None:
-        return False
-    return is_enough_today(card) or (card.today.larger_is_enough and not card.best.in_engines)
-
-
-def has_setting(card: Card) -> bool:
-    """Whether the recommended way pays, beside today's limit, too, where that is enough."""
-    best = card.best
-    if best is None or best.size is None or not card.pays:
-        return False
-    loss = card.today
-    return loss is None or not is_enough_today(card) or best.size < loss.today.tokens
+        words += f", {stored} instead of {full} in {card.shape.name}"
+    return " ".join([*sentences, f"{words}."])
 
 
 def others_sentence(card: Card) -> str:
     """Return what the setting leaves to do, what is as good and what needs less; "" if nothing."""
-    best = card.best
+    best = card.advice.setting
     parts = []
-    if best is None or not has_setting(card):
+    if best is None:
         return ""
     if not best.in_engines:
         parts.append(
@@ -166,29 +138,29 @@ def others_sentence(card: Card) -> str:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
         parts.append(f"As good here: {ties}; this one is the simplest")
     if (smaller := card.smaller) is not None:
-        size = smaller.size or 0
-        share = percent(size / card.tokens)
+        share = percent(smaller.tried / card.tokens)
         words = f"“{way_words(smaller.policy)}”, in this project's cache for transformers,"
-        parts.append(f"{words} needs only {count(size, 'token')} ({share})")
+        parts.append(f"{words} needs only {count(smaller.tried, 'token')} ({share})")
     return f"{'. '.join(parts)}." if parts else ""
 
 
 def _no_setting(card: Card) -> str:
-    """Return why it does not pay to evict."""
+    """Return why it does not pay to evict, or to store less than today."""
     best = card.best
-    limit = percent(1 - PAYS)
     target = percent(card.target)
+    limit = percent(1 - PAYS)
     why = f"no way tried keeps {target} of what calls need in less than {limit} of the text"
     if not card.clusters:
         why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
-    if best is not None and best.size is not None:
-        saved = max(round(card.tokens - best.slots), 0)
+    if best is not None:
+        saved = round(card.advice.saved)
         bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
-        why = (
-            f"“{way_words(best.policy)}” would save {count(saved, 'token')}, and under {bound} "
-            "is too little gain"
-        )
-    return f"It does not pay to evict here, keep all {card.tokens:,.0f} tokens: {why}."
+        gain = f"under {bound} is too little gain"
+        why = f"“{way_words(best.policy)}” would save {count(saved, 'token')}, and {gain}"
+    if card.advice.keeps_today:
+        return f"To store less does not pay: {why}."
+    all_tokens = f"all tokens ({card.tokens:,.0f} on average)"
+    return f"It does not pay to evict here, keep {all_tokens}: {why}."
 
 
 def _imperative(name: str) -> str:
@@ -202,9 +174,8 @@ def _imperative(name: str) -> str:
 
 
 def _size_words(card: Card, candidate: Way) -> str:
-    size = candidate.size or 0
-    share = percent(size / card.tokens)
-    return f"{size:,} tokens of {card.unit} ({share} of the average conversation)"
+    share = percent(candidate.tried / card.tokens)
+    return f"{candidate.tried:,} tokens of {card.unit} ({share} of the average conversation)"
 
 
 def refused_words(share: float) -> str:
@@ -356,8 +327,8 @@ def short_grid(card: Card) -> Grid:
 
     Those that no model has read, though they look at its vectors, are in `card_grid` alone.
     """
-    best = card.best if has_setting(card) else None
-    leading = [row for row in (best, card.smaller) if row is not None]
+    best = card.advice.setting
+    leading = [row for row in (best, best and card.smaller) if row is not None]
     room = ROWS - len(leading) - (card.today is not None)
     others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
@@ -372,7 +343,7 @@ def short_grid(card: Card) -> Grid:
 
 def _mark(card: Card) -> str:
     """Return what marks the way of the setting, as `today` does that of today."""
-    return "less" if is_to_store_less(card) else "set"
+    return "less" if card.advice.stores_less else "set"
 
 
 def _is_listed(candidate: Way) -> bool:
@@ -462,7 +433,7 @@ def card_grid(card: Card) -> Grid:
     rows = []
     for candidate in card.ways:
         name, _, size, reread, *_ = _short_row(card, candidate)
-        if candidate == card.best and has_setting(card):
+        if candidate == card.advice.setting:
             name = f"{_mark(card)}: {name}"
         if candidate.size is None:
             size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
@@ -473,14 +444,15 @@ def card_grid(card: Card) -> Grid:
 
 def settings(card: Card) -> dict[str, str]:
     """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
-    if card.best is None or not has_setting(card):
-        return {}
+    advice = card.advice
+    loss = card.today
     estimated = card.unit == Encoding.name and not card.own_tokens
-    lines = settings_of(card.best, card.tokens, card.unit, estimated=estimated)
-    if card.smaller is not None:
-        lines |= settings_of(card.smaller, card.tokens, card.unit, estimated=estimated)
-    if card.today is not None and is_to_store_less(card) and not is_enough_today(card):
-        lines = settings_of_limit(card.today, card.unit, estimated=estimated) | lines
+    lines = dict[str, str]()
+    if loss is not None and loss.larger_is_enough and not advice.keeps_today:
+        lines = settings_of_limit(loss, card.unit, estimated=estimated)
+    for candidate in (advice.setting, advice.setting and card.smaller):
+        if candidate is not None:
+            lines |= settings_of(candidate, card.tokens, card.unit, estimated=estimated)
     return lines
 
 
@@ -496,14 +468,14 @@ def card_record(card: Card) -> dict[str, Any]:
             **asdict(loss.today),
             **asdict(loss.count),
             "recall": loss.count.kept,
-            "sentence": today_sentence(loss),
+            "sentence": today_sentence(loss, card.unit),
         }
     fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]
     fields |= {
         "sentence": setting_sentence(card),
         "how_sure": certainty(card),
         "basis": certainty_sentence(card),
-        "pays": card.pays,
+        "pays": card.advice.setting is not None,
         "settings": settings(card),
         "read_by": None if card.read is None else card.read.model,
     }

@@ -49,7 +49,7 @@ def settings_of(
     of `unit`, of conversations with so many on average. It is `estimated` where that is no
     tokenizer of the model to set.
     """
-    size = candidate.size or 0
+    size = candidate.tried
     share = f"{percent(size / tokens)} of the average conversation"
     comment = _comment(size, share, unit, estimated)
     if candidate.uncleared:

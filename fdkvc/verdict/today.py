@@ -89,7 +89,7 @@ class Today:
         way, _, tokens = text.partition(":")
         TODAY_WAY.check(way, "today")
         limit = read_number(tokens, int) if tokens else PRESETS[way].tokens
-        return cls(way, TODAY_TOKENS.check(limit, "today's tokens"))
+        return cls(way, TODAY_TOKENS.check(limit, "today's limit"))
 
     def __str__(self) -> str:
         return f"{self.way}:{self.tokens}"
@@ -144,6 +144,10 @@ class TodayLoss:
     """The worst losses, as `worst_losses` has them."""
     reread: float = math.nan
     """Tokens that are read again in a dialog, on average; NaN for none."""
+
+    def is_enough(self, target: float) -> bool:
+        """Whether the limit keeps this share of the values."""
+        return not self.longer or self.count.kept >= target
 
     @property
     def larger_is_enough(self) -> bool:

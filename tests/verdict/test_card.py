@@ -145,7 +145,10 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
         loss = TodayLoss(Today("ollama", 900), count, 3, 8, 1200, pd.DataFrame())
         sentences = card_sentences(replace(card, today=loss))
         assert f"lose {lost} of 1,000 values" in sentences[0]
-        assert "A limit of 1,200 tokens, the length of the longest conversation," in sentences[0]
+        assert (
+            "A limit of 1,200 tokens of SmolLM2, the length of the longest conversation,"
+            in sentences[0]
+        )
         assert words in sentences[1]
         lines = settings(replace(card, today=loss))
         assert [*lines] == (["Ollama", "transformers"] if lost > 50 else ["transformers"])
@@ -159,11 +162,41 @@ def card_with_today(today: str, lost: int, longest: int, longer: int = 3, **fiel
     return replace(card_of(), today=loss, **fields)
 
 
-def test_a_limit_that_is_enough_and_stores_as_little_has_no_setting_beside_it() -> None:
-    card = card_with_today("ollama:100", 31, 1200)
-    assert setting_sentence(card) == "Keep today's limit: 96 % of the values stay."
+@pytest.mark.parametrize(("limit", "saved"), [(100, "no tokens"), (355, "255 tokens")])
+def test_a_limit_that_is_enough_has_no_setting_beside_it_that_saves_too_little(
+    limit: int, saved: str
+) -> None:
+    card = card_with_today(f"ollama:{limit}", 31, 1200)
+    kept, *why = setting_sentence(card).split(". ")
+    assert kept == "Keep today's limit: 96 % of the values stay"
+    assert why[0].startswith("To store less does not pay: ")
+    assert f"would save {saved}, and under 256 tokens is too little" in why[0]
     assert not settings(card)
     assert not any(":" in row[0] for row in card_grid(card).rows)
+    assert settings(card_with_today("ollama:356", 31, 1200))
+
+
+def test_where_evicting_does_not_pay_a_limit_that_loses_nothing_is_set() -> None:
+    card = card_with_today("ollama:900", 200, 1200, best=None)
+    assert "A limit of 1,200 tokens of SmolLM2" in card_sentences(card)[0]
+    assert "It does not pay to evict here" in setting_sentence(card)
+    assert settings(card).keys() == {"Ollama"}
+    assert "OLLAMA_CONTEXT_LENGTH=1200" in settings(card)["Ollama"]
+
+
+def test_a_larger_limit_is_set_beside_a_way_that_todays_engine_has_not() -> None:
+    best = Way(MESSAGES, 300, 0.96, 300.0, 300)
+    for today, lines in (
+        ("llama.cpp:900", {"llama.cpp", "Ollama", "LangChain"}),
+        ("ollama:900", {"Ollama", "LangChain"}),
+    ):
+        card = card_with_today(today, 200, 1200, best=best, ways=(best,))
+        assert settings(card).keys() == lines
+        assert setting_sentence(card).startswith("Set 300")
+        assert ("1200" in "".join(settings(card).values())) == ("llama.cpp" in lines)
+
+
+def test_a_smaller_limit_that_is_enough_stores_less() -> None:
     short = card_with_today("ollama:1200", 0, 1200, longer=0)
     assert "To store less, set 100 tokens" in setting_sentence(short)
     assert [row[0].partition(":")[0] for row in short_grid(short).rows[:2]] == ["less", "today"]
@@ -252,12 +285,12 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
     tables = NO_METRICS, needs({"sink": (0.1, 0.2, 0.96)})
     for tokens, pays in ((460, False), (650, False), (660, True)):
         card = find_card([read_policy("sink")], tables, [tokens], SHAPE, 0.95, "SmolLM2")
-        assert card.pays == pays
+        assert (card.advice.setting is not None) == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
         assert ("under 256 tokens" in card_sentences(card)[0]) != pays
     never = card_of({"sink": (0.1, 0.2, 0.3)})
     assert never.best is None
-    assert "no way tried keeps 95 %" in card_sentences(never)[0]
+    assert "keep all tokens (1,000 on average): no way tried keeps 95 %" in card_sentences(never)[0]
     assert "at best 30 %" in table_note(never)
     nearly = card_of({"sink": (0.1, 0.2, 0.949)})
     assert "at best 94 %" in table_note(nearly)

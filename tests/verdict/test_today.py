@@ -1,5 +1,6 @@
 """What is lost today: presets, limits, and a count of values that calls need."""
 
+import pandas as pd
 import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
@@ -8,7 +9,7 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.verdict.sentences import today_sentence
-from fdkvc.verdict.today import PRESETS, Today, lose_today
+from fdkvc.verdict.today import PRESETS, Today, TodayLoss, ValueCount, lose_today
 
 DIALOGS = [
     dialog for name in ("rental", "errands") for dialog in read_file(EXAMPLES / f"{name}.json")
@@ -25,10 +26,10 @@ def test_each_preset_loses_something_at_a_small_limit_and_nothing_at_a_large_one
     loss = lose_today(Today(way, 600), RECORDINGS, workers=1)
     assert 0 < loss.count.lost < loss.count.values == needed()
     assert len(loss.worst)
-    assert f"you lose {loss.count.lost} of {needed()} values" in today_sentence(loss)
+    assert f"you lose {loss.count.lost} of {needed()} values" in today_sentence(loss, "SmolLM2")
     large = lose_today(Today(way, 100_000), RECORDINGS, workers=1)
     assert (large.count.lost, large.longer, len(large.worst)) == (0, 0, 0)
-    assert "nothing is lost at" in today_sentence(large)
+    assert "nothing is lost at 100,000 tokens of SmolLM2" in today_sentence(large, "SmolLM2")
     assert read_policy(PRESETS[way].policy).name == PRESETS[way].policy
 
 
@@ -46,3 +47,12 @@ def test_an_engine_that_stops_serves_no_call_beyond_its_limit() -> None:
 def test_what_is_not_allowed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="today"):
         Today.read(text)
+
+
+@pytest.mark.parametrize(("lossy", "among"), [(2, "in 2 of the 3"), (3, "in all 3")])
+def test_what_is_lost_in_all_conversations_is_said_so(lossy: int, among: str) -> None:
+    count = ValueCount(9, 40, lossy, 3)
+    loss = TodayLoss(Today("ollama", 900), count, 3, 3, 1200, pd.DataFrame())
+    said = today_sentence(loss, "SmolLM2")
+    assert f"{among} conversations that have some." in said
+    assert "A limit of 1,200 tokens of SmolLM2, the length of the longest" in said

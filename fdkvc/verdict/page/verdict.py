@@ -62,8 +62,6 @@ from fdkvc.verdict.search import needed_values, share_table
 from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
-    has_setting,
-    is_to_store_less,
     others_sentence,
     setting_sentence,
     settings,
@@ -224,7 +222,7 @@ def _show_today(page: str, known: Known) -> None:
     file = known.run.file
     assert loss is not None
     with panel("verdict-words"):
-        st.markdown(Markdown("**{}**").format(today_sentence(loss)))
+        st.markdown(Markdown("**{}**").format(today_sentence(loss, known.run.encoding.name)))
     if len(loss.worst) and loss.today.policy != STOPS:
         row = loss.worst.iloc[0].to_dict()
         words = f"Open {row['dialog']} where “{row['value'][:24]}” is missing"
@@ -376,9 +374,9 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         size = min(loss.today.tokens, loss.longest)
         label = "today" if loss.longer else "today: all"
         marks.append((label, loss.today.policy, size, loss.count.kept))
-    if best is not None and best.size is not None and has_setting(card):
-        label = "to store less" if is_to_store_less(card) else "recommended"
-        marks.append((label, best.policy, best.size, best.recall))
+    if (setting := card.advice.setting) is not None:
+        label = "to store less" if card.advice.stores_less else "recommended"
+        marks.append((label, setting.policy, setting.tried, setting.recall))
     readings = []
     for row in card.ways:
         reading = row.reading
