@@ -117,21 +117,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Distribute whole files, whose tests share slow fixtures.
+    """Distribute whole files, whose tests share slow fixtures, and browser tests one by one.
 
-    All browser tests share an app and a browser; with the long ones, they are too many for one.
+    A browser test takes seconds, and all of them in a process share an app and a browser.
     """
     scheduling = LoadScopeScheduling(config, log)
-    scheduling._split_scope = _browser_test_scope if config.getoption("--long") else _scope
+    scheduling._split_scope = _scope
     return scheduling
 
 
 def _scope(name: str) -> str:
-    return BROWSER if name.startswith(BROWSER) else name.partition("::")[0]
-
-
-def _browser_test_scope(name: str) -> str:
-    return name if name.startswith(BROWSER) else _scope(name)
+    return name if name.startswith(BROWSER) else name.partition("::")[0]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

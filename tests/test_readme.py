@@ -430,6 +430,7 @@ def test_the_picture_of_packages_shows_every_import_and_none_that_is_forbidden()
             assert imported - {package} <= {below for above, below in arrows if above == package}
 
 
+@pytest.mark.long
 def test_every_package_that_the_project_imports_is_required() -> None:
     files = [ROOT / f"requirements{of}.txt" for of in ("", "-capture", "-gguf", "-llama")]
     requirements = "".join(file.read_text("utf-8") for file in files)

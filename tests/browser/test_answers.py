@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
 from tests.browser.address import expect_linked
 from tests.browser.test_design import SMALL
 from tests.browser.test_every_page import SCREEN
-
-pytestmark = pytest.mark.long
 
 BOTTOM = "(box) => box.getBoundingClientRect().bottom"
 

@@ -10,15 +10,12 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pandas as pd
-import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.paper.results import StudyRun
 from fdkvc.paper.study import run_study
-
-pytestmark = pytest.mark.long
 
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""

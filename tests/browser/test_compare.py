@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pandas as pd
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -73,7 +72,6 @@ def expect_turn(page: Page, turn: int) -> None:
         expect(locator.locator(".options")).to_have_attribute("data-turn", f"{turn}")
 
 
-@pytest.mark.long
 def test_four_policies_are_compared_in_step(page: Page) -> None:
     traces = [simulate(policy_named(key), DIALOG, 56) for key in PAPER_POLICIES]
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -104,7 +102,6 @@ def test_four_policies_are_compared_in_step(page: Page) -> None:
     expect_turn(page, int(page.get_by_role("slider", name="Turn").input_value()))
 
 
-@pytest.mark.long
 def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -> None:
     open_compare(page, scenario="shift", seed=7, policies="fifo,h2o", turn=2)
 
@@ -149,7 +146,6 @@ def downloaded(page: Page, name: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.long
 def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_as_one_table(
     page: Page, tmp_path: Path
 ) -> None:
@@ -190,7 +186,6 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
     assert [kept(other, number) for number in (1, 2, 3)] == seen
 
 
-@pytest.mark.long
 def test_on_a_narrow_window_nothing_runs_over_the_edge(page: Page) -> None:
     page.set_viewport_size({"width": 800, "height": 1000})
     policies = [*list(POLICIES)[:5], "blocks(fifo,size=24)"]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from benchmarks.live_app import settled
 from tests.browser.test_every_page import APP, GLIDED, OVERFLOW, PHONE, SCREEN
-
-pytestmark = pytest.mark.long
 
 SMALL: tuple[ViewportSize, ...] = (
     {"width": 1024, "height": 768},

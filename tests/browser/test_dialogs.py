@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -153,7 +152,6 @@ def test_a_person_steps_through_a_conversation_and_sees_what_was_forgotten(page:
     expect(why).to_contain_text(re.compile(r"The last kept entry scored [\d.]+, [\d.]+ more\."))
 
 
-@pytest.mark.long
 def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> None:
     open_dialogs(page, file="rental", view="lanes", policies="fifo,sink", budget=128, turn=20)
     legend = page.locator(".stage .kinds")
@@ -173,7 +171,6 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     assert shown == table[:, table.any(axis=0)].tolist()
 
 
-@pytest.mark.long
 def test_a_file_is_brought_its_text_is_never_markup_and_a_broken_one_loses_nothing(
     page: Page, tmp_path: Path
 ) -> None:
@@ -231,7 +228,6 @@ def choose_file(page: Page, label: str) -> None:
     choose_option(box, page.get_by_role("option", name=re.compile(label)))
 
 
-@pytest.mark.long
 def test_going_from_file_to_file_and_on(page: Page) -> None:
     """Each file's transcript follows its card, and the page goes on."""
     open_dialogs(page, dialog=1)
@@ -260,7 +256,6 @@ WORDLESS = """rows => rows.filter((row) => {
 }).map(row => row.dataset.row)"""
 
 
-@pytest.mark.long
 def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small_cells(
     page: Page, tmp_path: Path
 ) -> None:
@@ -301,7 +296,6 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     expect(cell).to_have_attribute("aria-label", re.compile(r"^\d+ entries from .*token \d+, "))
 
 
-@pytest.mark.long
 def test_what_is_chosen_at_the_top_is_brought_into_view_each_time(page: Page) -> None:
     page.goto("/dialogs?file=evening")
     stage = page.locator(".stage")
@@ -313,7 +307,6 @@ def test_what_is_chosen_at_the_top_is_brought_into_view_each_time(page: Page) ->
         expect(stage).to_be_in_viewport()
 
 
-@pytest.mark.long
 def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_dialogs(page, file="rental")

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page, ViewportSize, expect
 
 from benchmarks.live_app import settled
 from fdkvc.ui.frame import PAGES
-
-pytestmark = pytest.mark.long
 
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}

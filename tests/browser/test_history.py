@@ -14,8 +14,6 @@ from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.browser.address import expect_linked
 from tests.browser.conftest import choose_option
 
-pytestmark = pytest.mark.long
-
 # The browser names its session when it comes again; here it does not, so that the server begins
 # another, as it does after a restart.
 FORGET = """

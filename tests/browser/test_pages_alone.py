@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from benchmarks.live_app import serve
-
-pytestmark = pytest.mark.long
 
 
 def test_a_link_to_any_page_may_be_the_first_that_a_server_sees(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -78,7 +77,6 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
     expect_turn(page, 7, 7)
 
 
-@pytest.mark.long
 def test_a_changed_setting_is_seen_beside_the_run_before(page: Page) -> None:
     """The river is pixels: it is drawn anew, and as before once the change is undone."""
     open_step(page, turn=3, gamma=0.88)

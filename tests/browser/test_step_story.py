@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from benchmarks.live_app import settled
@@ -24,7 +23,6 @@ from tests.browser.test_step import cache, entry, expect_turn, open_step, why
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
 
-@pytest.mark.long
 def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(
     context: BrowserContext,
 ) -> None:
@@ -80,7 +78,6 @@ def seen(page: Page) -> str:
     return text
 
 
-@pytest.mark.long
 def test_both_questions_are_answered_within_three_actions_and_without_scrolling(page: Page) -> None:
     """Why was this entry evicted, and what would have kept it? Why did H2O keep the stale topic?"""
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -116,7 +113,6 @@ def test_both_questions_are_answered_within_three_actions_and_without_scrolling(
     assert "built up over 4 turns" in text
 
 
-@pytest.mark.long
 def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Page) -> None:
     trace = simulate(policy_named("fd-kvc"), DIALOG, 56)
     token = 11
@@ -163,7 +159,6 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
     expect_turn(page, 5, 11)
 
 
-@pytest.mark.long
 def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None:
     """What is said follows, also where a policy has no states: as in a page opened anew.
 
@@ -210,7 +205,6 @@ def widths(equations: Locator) -> dict[str, float]:
     return measured
 
 
-@pytest.mark.long
 def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     open_step(page, turn=4, policy="window(fd-kvc-adaptive)")
@@ -264,7 +258,6 @@ def expect_scene(page: Page, chapter: Chapter) -> None:
     expect(page.locator(".stage .lit")).to_have_count(0)
 
 
-@pytest.mark.long
 def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     open_step(page, scenario="mixed", seed=3)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlencode
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
@@ -24,7 +23,6 @@ def expect_text(page: Page) -> None:
     expect(page.locator(MADE)).to_have_count(0)
 
 
-@pytest.mark.long
 def test_a_hostile_link_is_told_as_text(page: Page) -> None:
     names = ["policy", "policies", "metrics", "turn", "seed", "scenario", "file", "look", HOSTILE]
     for path in ("", "compare", "dialogs", "policies"):
@@ -35,7 +33,6 @@ def test_a_hostile_link_is_told_as_text(page: Page) -> None:
         expect_text(page)
 
 
-@pytest.mark.long
 def test_a_hostile_file_is_shown_and_refused_as_text(page: Page, tmp_path: Path) -> None:
     said, refused = tmp_path / "![x](y).json", tmp_path / "refused.json"
     said.write_bytes(hostile_dialogs())

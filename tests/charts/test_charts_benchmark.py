@@ -83,6 +83,7 @@ def fields_of(node: Any) -> set[str]:
     return set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "theme"), [*zip(CHARTS, cycle((LIGHT, DARK)), strict=False)])
 def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     chart = CHARTS[name](theme)
@@ -94,6 +95,7 @@ def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     assert "https://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", drawn)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
     chart = CHARTS[name](LIGHT)
@@ -101,6 +103,7 @@ def test_a_chart_reads_only_fields_that_its_data_have(name: str) -> None:
     assert fields_of(chart) <= known | {"place"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_takes_an_empty_table(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for table in ("SERIES", "DOTS", "CURVE"):

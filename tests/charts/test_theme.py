@@ -108,6 +108,7 @@ def test_the_page_has_a_colour_of_its_own_in_either_theme() -> None:
         assert chroma(accent) <= 40, "red means wrong; the other hues are topics and FD-KVC"
 
 
+@pytest.mark.long
 @both
 def test_a_sweep_of_a_policy_has_the_policys_colour(seen: theme.Theme) -> None:
     for policy, place in (("FD-KVC", 3), ("H2O", 2)):

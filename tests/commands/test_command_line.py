@@ -149,6 +149,7 @@ def test_without_a_terminal_progress_is_a_line_every_ten_seconds(
     ]
 
 
+@pytest.mark.long
 def test_a_line_comes_every_ten_seconds_from_the_start_of_reading(
     monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_sweep_takes_the_values_of_the_paper(tmp_path: Path, capsys: CAPTURED)
 # ------------------------------------------------------------------------------- all
 
 
+@pytest.mark.long
 def test_all_writes_the_benchmarks_files_and_all_that_the_page_has(
     tmp_path: Path, capsys: CAPTURED
 ) -> None:
@@ -471,6 +473,7 @@ def test_the_process_ends_with_the_code_and_the_sentence() -> None:
 TRACE = "-m fdkvc trace --schedule AB --out"
 
 
+@pytest.mark.long
 def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, *TRACE.split(), str(tmp_path / "out")],

@@ -24,6 +24,7 @@ def run(*arguments: str | int | Path) -> int:
     return main([str(argument) for argument in arguments])
 
 
+@pytest.mark.long
 def test_dialogs_replays_the_projects_own_by_default(tmp_path: Path, capsys: CAPTURED) -> None:
     assert run("dialogs", "--out", tmp_path / "out") == 0
 
@@ -213,6 +214,7 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
 FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--baseline", "fifo")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
@@ -240,6 +242,7 @@ def test_repeat_gives_the_numbers_of_dialogs_again(
     }
 
 
+@pytest.mark.long
 def test_repeat_names_a_file_of_dialogs_that_is_missing_or_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CAPTURED
 ) -> None:

@@ -105,6 +105,7 @@ def test_workers_end_with_their_command(ending: signal.Signals, moment: list[str
         assert process.returncode == 128 + ending
 
 
+@pytest.mark.long
 def test_the_server_ends_with_the_command_that_started_it() -> None:
     """Not even SIGKILL leaves a server behind, as it would if it were another process."""
     with socket.socket() as free:

@@ -312,6 +312,7 @@ def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.Monk
             read_transcripts(content)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -341,6 +342,7 @@ def test_work_has_a_bound(content: bytes, sentence: str) -> None:
         read_transcripts(content)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "content",
     [
@@ -395,6 +397,7 @@ def of_ticks(count: int) -> bytes:
     return encoded({"simulations": [{"ticks": ticks}]})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("content", [of_calls, of_ticks])
 def test_joined_calls_and_ticks_take_linear_time(content: Callable[[int], bytes]) -> None:
     assert growth(read_transcripts, content, 500) < LINEAR
@@ -491,6 +494,7 @@ def test_lists_anywhere_are_read() -> None:
     assert [len(run.turns) for run in read_transcripts(of_runs(3))] == [4, 4, 4]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "size"),
     [(of_lists, 100), (of_places, 100), (of_details, 100), (of_long_names, 40), (of_runs, 40)],

@@ -57,6 +57,7 @@ def test_recordings_of_a_file_are_made_when_they_are_asked_for() -> None:
     )
 
 
+@pytest.mark.long
 def test_of_many_recordings_as_many_tokens_are_kept_as_there_is_room_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -130,6 +130,7 @@ WORST: dict[str, Callable[[int], tuple[str, list[str]]]] = {
 """The text of a turn, and the values that a later one needs: so many times as many of each."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", WORST)
 def test_more_values_in_longer_texts_take_linear_time(case: str) -> None:
     def find(text_and_values: tuple[str, list[str]]) -> list[tuple[Mention, ...]]:

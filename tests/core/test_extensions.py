@@ -106,6 +106,7 @@ def test_the_guides_policy_works_on_pages(installed: Path) -> None:
     assert json.loads(done.stdout)["policies"]
 
 
+@pytest.mark.long
 def test_an_extension_that_fails_is_left_out_with_a_warning(installed: Path) -> None:
     (installed / "nearest.py").write_text("raise OSError('no disk')")
     (installed / "tab_dialogs.py").write_text("import sys; sys.exit(0)")

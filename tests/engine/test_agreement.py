@@ -309,6 +309,7 @@ def test_agreement_at_small_and_large_budgets(key: str, budget: int, tokens: int
     assert tally.nearly_all(), tally
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

@@ -36,6 +36,7 @@ def in_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     return dialog()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", POLICIES)
 def test_the_same_entries_stay(in_parts: DialogBatch, key: str) -> None:
     whole = simulate(POLICIES[key](), WHOLE, BUDGET)

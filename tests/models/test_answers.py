@@ -294,6 +294,7 @@ def test_a_call_is_exact_where_the_model_writes_it(
             assert (table[table.metric == metric].value == 1).all(), metric
 
 
+@pytest.mark.long
 def test_a_dialog_is_the_same_beside_others_on_any_executor_and_beside_other_policies(
     model: LanguageModel,
 ) -> None:
@@ -421,6 +422,7 @@ def write_bookings(folder: Path, names: Sequence[str]) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_the_command_writes_what_its_help_and_document_say(
     folder: Path, tmp_path: Path, capsys: CAPTURED
 ) -> None:

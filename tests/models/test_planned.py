@@ -97,6 +97,7 @@ def test_a_difference_that_the_correction_takes_back_is_open() -> None:
     assert (table.verdict == "open after correction").eq(significant).all()
 
 
+@pytest.mark.long
 def test_values_right_have_no_figure_where_the_full_cache_gets_few_of_them_right() -> None:
     for values, figures in ((2, 0), (3, 11)):
         read = rows(10, values)

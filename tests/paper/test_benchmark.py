@@ -51,6 +51,7 @@ def lose_the_second(number: int, future: Future[Any]) -> None:
         future.set_exception(RuntimeError("its worker is gone"))
 
 
+@pytest.mark.long
 def test_the_numbers_are_the_same_from_another_process_that_loses_a_chunk() -> None:
     elsewhere = Elsewhere(lose_the_second)
 
@@ -73,6 +74,7 @@ def test_a_run_whose_chunks_were_cancelled_has_no_results() -> None:
         files_of(Elsewhere(lambda _, future: future.set_exception(CancelledError())))
 
 
+@pytest.mark.long
 def test_dialogs_that_are_large_run_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = Elsewhere(lambda *_: None)
     monkeypatch.setattr(benchmark_module, "MAX_CHUNK_NUMBERS", BENCHMARK.numbers_of_a_dialog)

@@ -57,6 +57,7 @@ def table(number: int) -> MeasuredTable:
     return next(table for table in paper_tables() if table.number == number)
 
 
+@pytest.mark.long
 def test_every_figure_stands_in_one_table_once_and_is_worked_out_once() -> None:
     study = paper_study()
     table = facts_table(study)

@@ -230,6 +230,7 @@ def test_a_claim_of_a_figure_is_judged_as_a_cell_of_it_is(
     assert result.verdict == verdict
 
 
+@pytest.mark.long
 def test_every_claim_is_measured_by_a_study_of_the_papers() -> None:
     results = claim_results(paper_study())
     assert [claim_result.claim for claim_result in results] == list(CLAIMS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 
+import pytest
+
 from fdkvc.charts.theme import LIGHT
 from fdkvc.core.limits import MAX_DRAWN_POLICIES
 from fdkvc.paper.benchmark import Benchmark
@@ -54,6 +56,7 @@ def test_a_table_names_published_figures_only_where_there_are_some() -> None:
     assert "None" not in table
 
 
+@pytest.mark.long
 def test_a_figure_names_only_what_it_draws_and_no_more_than_can_be_told_apart() -> None:
     every = tuple(map(policy_named, POLICIES))[:12]
     study = run_study(Benchmark((SCENARIOS["mixed"],), every, dialogs=2, metrics=("retention",)))

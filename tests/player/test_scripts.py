@@ -183,6 +183,7 @@ def test_the_panel_has_of_every_entry_the_numbers_of_explain(
         check_entry(run, int(turn), int(token), lane["turns"][turn][token])
 
 
+@pytest.mark.long
 @every_run
 def test_the_parts_of_a_score_add_up_to_its_terms(
     name: str, runs: Mapping[str, StageRun], seen: Any
@@ -247,6 +248,7 @@ def test_what_is_not_in_a_turn_was_evicted_before_it(look: Look, tmp_path: Path)
         assert said == f"Turn {turn}: {n} of {read} tokens read {verb} in all caches."
 
 
+@pytest.mark.long
 def test_the_fate_of_a_value_is_that_of_the_token_which_decides(look: Look, tmp_path: Path) -> None:
     """Of every piece, in every turn, whichever view shows it."""
     recording = shipped_file("errands").recording(0)
@@ -353,6 +355,7 @@ console.log(JSON.stringify(said.slice(1)));
     assert rested == [["message", {"turn": 7}]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fifo", "h2o", "fd-kvc", "random"])
 def test_a_lane_of_a_long_dialog_has_the_fates_of_a_recorded_one(
     look: Look, tmp_path: Path, name: str

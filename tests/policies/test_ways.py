@@ -467,6 +467,7 @@ def test_why_a_result_left_is_told_by_its_terms() -> None:
 # ------------------------------------------------------------------------------- cost
 
 
+@pytest.mark.long
 def test_the_work_of_a_long_conversation_grows_with_its_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_later_run_finds_the_workers_of_an_earlier_one() -> None:
     assert os.getpid() not in first
 
 
+@pytest.mark.long
 def test_a_worker_gets_the_same_jobs_in_a_later_run_and_those_of_others_once_it_has_none() -> None:
     """It may have kept what they need."""
     started = processes()
@@ -89,6 +90,7 @@ def test_other_code_gets_other_workers(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert not changed & processes(1)
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_costs_no_result() -> None:
     killed: list[int] = []
 
@@ -108,6 +110,7 @@ def _killed_elsewhere(here: int, job: list[int]) -> int:
     return sum(job)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_is_mentioned(caplog: pytest.LogCaptureFixture) -> None:
     run = partial(_killed_elsewhere, os.getpid())
 

@@ -64,6 +64,7 @@ def test_the_environment_names_models_of_ones_own(monkeypatch: pytest.MonkeyPatc
     }
 
 
+@pytest.mark.long
 def test_another_model_begins_with_its_own_policies_and_is_loaded_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +260,7 @@ def test_a_chat_of_five_caches_takes_little_memory() -> None:
     assert int(peak) * 1024 < 1.6e9
 
 
+@pytest.mark.long
 def test_stored_models_are_offered_with_their_memory_and_others_named_with_the_reason(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_link_to_a_section_that_is_gone_opens_the_first() -> None:
     assert link_of(app)["section"] == "back"
 
 
+@pytest.mark.long
 def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers() -> None:
     app = open_page("answers", file="nothing", budget=24, policies="fifo,h2o")
     assert "Write as the user" in words_of(app)
@@ -168,6 +169,7 @@ def test_a_talk_begins_with_nothing_and_every_cache_goes_on_with_its_own_answers
         assert not settled(app.run()).error
 
 
+@pytest.mark.long
 def test_a_dialog_goes_on_as_a_talk() -> None:
     app = open_page("answers", policies="fifo")
     say(app, "Thank you. Is there a movie playing there?")
@@ -182,6 +184,7 @@ def forget_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stored, "_held", OrderedDict())
 
 
+@pytest.mark.long
 def test_an_answer_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_answers(monkeypatch)
     begun = {"policies": "fifo", "budget": 70}
@@ -308,6 +311,7 @@ def test_a_dialog_of_one_turn_is_answered() -> None:
     assert {"Full cache", "FIFO"} <= lanes(app).keys()
 
 
+@pytest.mark.long
 def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
     tools = [{"name": "book", "input_schema": {"properties": {"day": {}}}}]
     messages = [{"role": "user", "content": "on"}] * MAX_TURNS
@@ -352,6 +356,7 @@ def test_a_call_is_chips_with_right_and_wrong_arguments(written: str, signs: str
     assert " ".join(re.sub("<[^>]*>", " ", shown).split()) == signs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["answers", "dialogs"])
 def test_a_dialog_begins_with_its_tools_on_request(page: str) -> None:
     policies = "fifo,whitelist(fifo,first=1,most=1)"

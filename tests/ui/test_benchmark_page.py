@@ -148,6 +148,7 @@ def test_claims_are_grouped_by_subject_and_failed_ones_come_first() -> None:
     assert titles == [*groups]
 
 
+@pytest.mark.long
 def test_the_figures_are_drawn(ran: AppTest) -> None:
     section(ran, "Figures")
     for figure, charts in zip(
@@ -228,6 +229,7 @@ def listed(app: AppTest) -> list[str]:
 MINE, ANOTHERS = {"address/browser": "mine"}, {"address/browser": "another person's"}
 
 
+@pytest.mark.long
 def test_runs_are_listed_and_shown_again() -> None:
     app = open_page("benchmark", MINE, dialogs=4)
     run_until(press(app, "Run"), f"{SHOWN}4 dialogs")
@@ -283,6 +285,7 @@ def test_a_run_that_goes_on_is_shown_after_a_reload_and_to_nobody_else(
     assert not any("measured" in info.value for info in reloaded.info)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, cancelled: bool
@@ -313,6 +316,7 @@ def test_a_run_that_ends_while_the_page_is_drawn_is_listed_once_it_is_shown(
     assert said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("done", [0, 2, 4])
 def test_a_cancelled_run_says_so_and_runs_of_equal_settings_differ_by_their_time(
     monkeypatch: pytest.MonkeyPatch, done: int
@@ -372,6 +376,7 @@ def test_a_failed_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [error.value for error in app.error] == ["The run failed: the noise is too loud."]
 
 
+@pytest.mark.long
 def test_every_metric_that_is_asked_for_is_shown() -> None:
     link = {"scenarios": "return", "metrics": ",".join(metrics_of())}
     app = open_page("benchmark", dialogs=2, **link)
@@ -396,6 +401,7 @@ def test_a_sweep_is_drawn_and_gives_its_files() -> None:
     assert labels == ["Everything as a ZIP", "run.json", "sweep.csv"]
 
 
+@pytest.mark.long
 def test_bad_values_get_a_sentence_and_the_last_good_ones() -> None:
     app = open_page("benchmark", **ABLATION)
     app.text_input(key="benchmark/fd-kvc/gamma/values").set_value("0.5 2").run()
@@ -429,6 +435,7 @@ def test_the_command_of_a_sweep_names_all_that_was_chosen(key: str) -> None:
         assert again == dataclasses.replace(sweep, dialogs=2000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["benchmark", "ablation"])
 def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: str) -> None:
     policies = ["h2o", "fd-kvc gamma=0.8 w_c=0.3", "pyramid(fifo, last=1.5)"]
@@ -470,6 +477,7 @@ def test_the_citation_and_all_seven_limitations_are_there() -> None:
     assert len(re.findall(r"^- \*\*.*\.\*\* \*", limitations, re.MULTILINE)) == 7
 
 
+@pytest.mark.long
 def test_ablation_opens_with_the_same_metric_for_both_settings() -> None:
     texts = [text.value for text in open_page("benchmark", **ABLATION).markdown]
     (answer,) = [text for text in texts if "the default" in text]

@@ -169,6 +169,7 @@ def pair(app: AppTest) -> list[object]:
     return [app.selectbox(key=f"compare/{name}").value for name in ("one", "other")]
 
 
+@pytest.mark.long
 def test_where_they_differ_speaks_of_the_variant_that_was_just_added() -> None:
     app = open_page("compare")
     assert pair(app) == ["h2o", "fd-kvc"]

@@ -175,6 +175,7 @@ def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     assert f"was evicted in turn {why.eviction[0]} because the cache was full." in first
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["surprisal", "learned", "h2o", "fifo"])
 @pytest.mark.parametrize("name", ["rental", "errands", "chat"])
 def test_every_piece_of_a_value_has_the_verdict_of_the_call(name: str, key: str) -> None:
@@ -215,6 +216,7 @@ def test_two_views_say_the_same_of_a_value_and_one_cache_speaks_of_the_token() -
     assert told_of["cache"] == " ".join(why_sentences(run, turn, token)) != told_of["words"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["call", "state"])
 def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: str) -> None:
     demands = tuple(demand for demand in DIALOG.demands if demand.kind == kind)
@@ -298,6 +300,7 @@ def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
     assert ("text" in stage_of(app)) == (view == "words")
 
 
+@pytest.mark.long
 def test_one_cache_is_seen_beside_the_run_before_until_another_dialog_is_chosen() -> None:
     app = open_dialogs(policies="h2o,fd-kvc", view="cache", budget=48, turn=4)
     app.number_input(key="dialogs/budget").set_value(30)
@@ -340,6 +343,7 @@ def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
     assert app.session_state["dialogs/turn"] == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["dialogs", "answers"])
 def test_an_address_with_a_file_of_ones_own_says_that_it_must_be_chosen_again(page: str) -> None:
     app = open_page(page, file="own")
@@ -374,6 +378,7 @@ def nasty_file() -> DialogFile:
     return read_dialog_file(content, f"{NASTY}.json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", list(VIEW.choices))
 def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
     app = open_dialogs(nasty_file(), budget=2, turn=2, view=view)
@@ -382,6 +387,7 @@ def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
     assert NASTY in "".join(text for text, _ in text_of(open_dialogs(nasty_file()))["turns"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("view", list(VIEW.choices))
 def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
     for turn in (0, 2):
@@ -397,6 +403,7 @@ def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
     assert table.word.tolist() == [said[token] for token in table.token]
 
 
+@pytest.mark.long
 def test_what_a_long_dialog_lacks_is_said_where_it_would_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -523,6 +530,7 @@ def test_a_plain_text_has_a_headline() -> None:
     assert app.header[0].value == "FIFO ends with 2 of 36 tokens; the oldest is from turn 1"
 
 
+@pytest.mark.long
 def test_the_work_of_a_file_is_the_command_lines() -> None:
     file = shipped_file("dialogues")
     settings = Replay((policy_named("fifo"), policy_named("h2o")), (1,))
@@ -566,6 +574,7 @@ def has_card(app: AppTest) -> bool:
     return any("--plan" in block.value for block in app.code)
 
 
+@pytest.mark.long
 def test_a_file_is_replayed_by_itself_as_the_command_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -606,6 +615,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     assert card_shown(app).target == 0.99
 
 
+@pytest.mark.long
 def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
     app = card(open_page("dialogs", file="chat", policies="fifo"))
     assert "Tokens are those of SmolLM2" in words_of(app)
@@ -625,6 +635,7 @@ def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
     assert "Counting tokens as SmolLM2 does." in app.error[0].value
 
 
+@pytest.mark.long
 def test_tokenizers_on_this_machine_count_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = LocalModel("ollama:tiny:1m", Path(str(BUNDLED)), 1, "Ollama")
     monkeypatch.setattr(local_models, "local_models", lambda: {stored.name: stored})
@@ -645,6 +656,7 @@ BUNDLED_READS = dataclasses.replace(
 )
 
 
+@pytest.mark.long
 def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "READER", BUNDLED_READS)
     app = card(open_page("dialogs", file="dialogues"))
@@ -717,6 +729,7 @@ def test_a_session_has_no_card_but_its_own() -> None:
     assert "dialogs/verdict" not in open_page("dialogs", file="agent").session_state
 
 
+@pytest.mark.long
 def test_what_is_lost_today_is_known_while_the_search_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -741,6 +754,7 @@ def test_what_is_lost_today_is_known_while_the_search_goes_on(
     assert (link["policies"], link["budget"]) == ("reread(messages(fifo))", "1000")
 
 
+@pytest.mark.long
 def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     chat, runs = shipped_file("chat"), list[FileRun]()
 
@@ -849,6 +863,7 @@ def paste(app: AppTest, text: str) -> AppTest:
     return rerun_until(app, lambda app: bool(app.header), "its transcript never came")
 
 
+@pytest.mark.long
 def test_a_dialog_can_be_pasted() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
 
@@ -874,6 +889,7 @@ def test_a_dialog_can_be_pasted() -> None:
     assert "dialog 1, turn 0: it has 32,769 tokens" in warning
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     app = open_page("dialogs", file="own", policies="fifo")
     assert "Upload or paste" in words_of(app)
@@ -894,6 +910,7 @@ def _assert_not_asked(app: AppTest, error: str) -> None:
     assert no_stage(app)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vectors", ["lexical", "bundled"])
 def test_calls_are_among_the_words_where_a_person_wants_them(vectors: str) -> None:
     app = open_dialogs(file="chat", vectors=vectors, policies="fifo", turn=3)
@@ -935,6 +952,7 @@ def test_a_dialog_that_is_too_large_with_its_calls_is_left_out_and_said() -> Non
         assert sentence in words_of(open_dialogs(file, calls="said"))
 
 
+@pytest.mark.long
 def test_values_that_nobody_said_are_told_beneath_the_card() -> None:
     call = {"function": {"name": "book", "arguments": {"area": "centre", "stars": 4}}}
     chat: list[dict[str, Any]] = [

@@ -46,6 +46,7 @@ def read(file: DialogFile, model: str = NAME, **execution: Any) -> ReadDialog | 
     return read_heads(DialogToRead(file.key, 0, model, file), **execution)
 
 
+@pytest.mark.long
 def test_a_model_reads_a_dialog_in_the_background_and_its_heads_are_shown() -> None:
     app = open_page("dialogs", file="dialogues", policies="fifo,h2o")
     assert "H2O: by letters of words, not meaning." in html(app)
@@ -69,6 +70,7 @@ def test_a_model_reads_a_dialog_in_the_background_and_its_heads_are_shown() -> N
     assert words_said(app) == "".join(FILE.transcripts[1].texts)
 
 
+@pytest.mark.long
 def test_a_link_opens_on_its_turn_once_the_dialog_is_read() -> None:
     link = {"file": "dialogues", "vectors": NAME, "kv": 7, "policies": "fifo"}
     app = open_page("dialogs", **link, turn=5, entry=700)

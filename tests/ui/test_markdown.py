@@ -201,6 +201,7 @@ def hostile_texts(app: AppTest) -> list[str]:
     return [text for _, _, text in shown_texts]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs", "answers", "policies"])
 def test_what_a_link_says_is_text(page: str) -> None:
     names = {*open_page(page).query_params} - {"schedule", "sha"}  # which may be any text
@@ -211,6 +212,7 @@ def test_what_a_link_says_is_text(page: str) -> None:
     assert any("unknown parameter" in text for text in told)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("page", "link"),
     [
@@ -229,6 +231,7 @@ def test_what_a_person_types_is_text(page: str, link: dict[str, str]) -> None:
     assert len(hostile_texts(app.run())) == len(read) >= 1
 
 
+@pytest.mark.long
 def test_what_a_file_says_is_text() -> None:
     app = open_page("dialogs", file="own")
     bring(app, hostile_dialogs())

@@ -246,6 +246,7 @@ def test_without_its_package_a_model_is_seen_in_its_recording(
     assert html(settled(tried)) != forgotten
 
 
+@pytest.mark.long
 def test_a_call_of_another_model_is_seen_in_its_recording() -> None:
     app = open_page("answers", file="hotel")
     said = " ".join(caption.value for caption in app.caption)
@@ -311,6 +312,7 @@ def step_to(app: AppTest, page: str, turn: int) -> None:
     settled(app.run())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
 def test_a_choice_makes_an_entry_of_the_history_and_a_step_makes_none(page: str) -> None:
     app = open_page(page, turn=2)
@@ -365,6 +367,7 @@ def test_dialog_policy_turn_and_entry_follow_from_page_to_page() -> None:
     assert link_of(app)["policies"] == "sink,fd-kvc:gamma=0.8"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("page", "key", "typed", "said", "goes_on"),
     [
@@ -389,6 +392,7 @@ def test_what_is_refused_stays_to_be_mended_and_what_runs_is_said(
     assert link_of(app)[key.rpartition("/")[2]] == goes_on
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("page", "section"),
     [

@@ -21,6 +21,7 @@ from fdkvc.ui.step.before import Ghost
 from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, stage_of, told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("page", "link", "sentence"),
     [
@@ -256,6 +257,7 @@ def test_the_papers_setting_stays_what_a_run_is_compared_with() -> None:
     assert stage_of(app)["before"] == "previous run"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "value", "compared"),
     [

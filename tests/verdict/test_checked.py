@@ -267,6 +267,7 @@ def test_a_language_is_strange_by_the_loss_of_the_full_cache() -> None:
     check_loss("qwen-0.5b", [words], strange)
 
 
+@pytest.mark.long
 def test_a_model_reads_each_way_at_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked, "BY_TEXT", 3)
     few, many = min(TOTALS), max(TOTALS)

@@ -54,6 +54,7 @@ def test_the_projects_memories_pass(decoder: Decoder, key: str, decides: str) ->
     run(right, checks(right))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "promises"),
     [

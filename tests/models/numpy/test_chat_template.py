@@ -135,6 +135,7 @@ def rendered(template: str, messages: list[dict[str, str]], begun: bool) -> str:
     return str(compiled(template).render(messages=messages, **names))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_conversations_of_any_length_are_as_the_template_renders_them(kind: str) -> None:
     chat, random = chat_texts(KINDS[kind], SPECIAL), Random(1)
@@ -205,6 +206,7 @@ def test_an_order_that_a_template_refuses_is_read_with_results_as_the_users() ->
 ENDLESS = "{% for a in range(99999) %}" * 4 + "{% endfor %}" * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
@@ -230,6 +232,7 @@ def test_what_cannot_be_read_has_a_reason(template: str, reason: str) -> None:
     assert reason in read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seconds", "wait"), [(1, 1000), (1000, 0.2)], ids=["CPU", "in all"])
 def test_a_template_without_an_end_is_stopped(
     seconds: int, wait: float, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +242,7 @@ def test_a_template_without_an_end_is_stopped(
     assert "takes more than" in str(chat_texts(f"{{# {seconds} #}}" + ENDLESS))
 
 
+@pytest.mark.long
 def test_a_process_that_was_stopped_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TEMPLATE_SECONDS", 1)
     chat = chat_texts("{% if messages | length == 7 %}" + ENDLESS + "{% endif %}" + CHATML)
@@ -248,6 +252,7 @@ def test_a_process_that_was_stopped_is_started_again(monkeypatch: pytest.MonkeyP
     assert chat.render(["user", "assistant"] * 3).texts[-1] == "<|im_end|>\n"
 
 
+@pytest.mark.long
 def test_a_template_has_one_process(with_template: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It renders the tools of dialogs, too, however many there are."""
     started = []

@@ -87,6 +87,7 @@ def test_a_pinned_system_prompt_stays_in_a_model(
     assert cache.count > 2 * size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_measure_another_cache_where_a_prompt_is_pinned(
     models: Mapping[str, LanguageModel], kind: str
