@@ -18,7 +18,7 @@ from fdkvc.core.limits import (
     MAX_LITERAL_CHARACTERS,
 )
 from fdkvc.core.parameters import check_most
-from fdkvc.core.words import error_reason
+from fdkvc.core.words import error_reason, uncapitalized
 
 T = TypeVar("T")
 
@@ -63,8 +63,7 @@ def parse_json(text: str, first_line: int = 1) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        reason = error.msg[:1].lower() + error.msg[1:]
-        reason = reason.removesuffix(" at").removesuffix(" starting")
+        reason = uncapitalized(error.msg).removesuffix(" at").removesuffix(" starting")
         message = f"line {line} is not JSON at column {error.colno}: {reason}"
     except RecursionError:
         message = f"the file is nested too deeply: at most {MAX_JSON_DEPTH} levels are allowed"

@@ -285,6 +285,17 @@ def first_three(names: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
+def uncapitalized(text: str) -> str:
+    """Begin with a small letter, as within a sentence; symbols stay as they are.
+
+    Examples
+    --------
+    >>> uncapitalized("Recovery (T)")
+    'recovery (T)'
+    """
+    return text[:1].lower() + text[1:]
+
+
 def sentence(text: str) -> str:
     """Begin with a capital and end with a full stop.
 
@@ -334,7 +345,7 @@ def error_reason(error: BaseException) -> str:
     except Exception:  # an error of others, whose text fails as well
         message = ""
     if isinstance(error, OSError) and error.strerror:
-        message = error.strerror[:1].lower() + error.strerror[1:]
+        message = uncapitalized(error.strerror)
     reason = " ".join(message.split()) or type(error).__name__
     if isinstance(error, KeyError):
         reason = f"there is no {reason}"

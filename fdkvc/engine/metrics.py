@@ -17,7 +17,7 @@ from fdkvc.core.attention import Bools, Floats, cosine
 from fdkvc.core.dialogs import Bits, DialogBatch, topic_bit
 from fdkvc.core.extensions import by_key
 from fdkvc.core.transcripts import GIVEN_BY
-from fdkvc.core.words import decimal, ranged, signed
+from fdkvc.core.words import decimal, ranged, signed, uncapitalized
 from fdkvc.engine.evidence import AGES, OLD, Demands, Evidence
 from fdkvc.engine.trace import Trace
 
@@ -190,9 +190,7 @@ class Metric:
     @property
     def title(self) -> str:
         """The title of a dialog's number, such as Late retention."""
-        return (
-            self.label if self.all_turns else f"Late {self.label[0].lower()}{self.label[1:]}"
-        )
+        return self.label if self.all_turns else f"Late {uncapitalized(self.label)}"
 
     @property
     def percent(self) -> bool:
@@ -594,11 +592,8 @@ def cache_bytes(trace: Trace, dialogs: DialogBatch, turn: int | None = None) -> 
     tokens = int(dialogs.bounds[0, turns])
     vector = dialogs.keys.shape[-1] * dialogs.keys.itemsize
     number = np.dtype(np.float32).itemsize
-    # By default the most that it may hold; for a given turn, what it did hold.
-    entries = trace.policy.capacity(trace.budget, tokens)
-    if turn is not None:
-        index = turn - trace.first_turn
-        entries = int((trace.kept_tokens[0, index] >= 0).sum())
+    held = (trace.kept_tokens[0] >= 0).sum(axis=1)
+    entries = int(held.max() if turn is None else held[turn - trace.first_turn])
     return CacheBytes(
         keys=entries * vector,
         values=entries * vector,

@@ -10,11 +10,13 @@ import numpy as np
 from fdkvc.core.attention import TRAITS, Ints
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.parameters import Field, written
+from fdkvc.core.words import uncapitalized
 from fdkvc.engine.simulate import initial_state, take_turn
 from fdkvc.engine.trace import Trace
 from fdkvc.explain.decisions import explain
 from fdkvc.policies.base import Policy
 from fdkvc.policies.by_row import by_row
+from fdkvc.policies.wrapper import inside
 
 FINE = 1000
 """Steps per range if the values run as rows of one batch."""
@@ -29,6 +31,9 @@ INSIDE = 1e-6
 """Distance from an open end of a range, as a share of the range."""
 
 BUDGET = "budget"
+
+HEADS_SHARE = ("ada-heads", "together")
+"""Wrappers under which the decisions on a head depend on the other heads."""
 
 Number = int | float
 
@@ -82,7 +87,7 @@ class Change:
         >>> Change("beta", "Modulation", 0.25, None, 0.0, 4.0, 0.004, is_read=False).words
         'No modulation would have kept it, because this run never uses it.'
         """
-        name = f"{self.label[0].lower()}{self.label[1:]}"
+        name = uncapitalized(self.label)
         would = f"would have {'kept' if self.keeps else 'evicted'} it"
         if not self.is_read:
             return f"No {name} {would}, because this run never uses it."
@@ -136,7 +141,8 @@ def counterfactual(
     was repeated, under a policy that looks at repetition, the first change is a `NotRepeated`.
 
     `stopped` is called before each setting; once true, only the settings before it are returned.
-    Raises a ValueError as `explain`, and if the token arrives after this turn.
+    Raises a ValueError as `explain`, if the token arrives after this turn, and if heads decide
+    together, since one row is run again.
 
     Examples
     --------
@@ -157,6 +163,8 @@ def counterfactual(
         )
     policy = trace.policy
     budget = trace.budget
+    if dialogs.heads > 1 and any(part.key in HEADS_SHARE for part in inside(policy)):
+        raise ValueError(f"{policy.title} decides for several heads together, not for one row")
     # An evicted entry is judged in the turn that evicted it, a cached one at the end of this turn.
     evicted = why.eviction is not None
     decided = why.eviction[0] if why.eviction else turn

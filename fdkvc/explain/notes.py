@@ -9,7 +9,7 @@ from fdkvc.core.parameters import written
 from fdkvc.core.scripts import word_count
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.unread import Unread
-from fdkvc.core.words import count, first_three, listed
+from fdkvc.core.words import count, first_three, listed, uncapitalized
 from fdkvc.policies import Policy
 from fdkvc.policies.base import Available, part
 from fdkvc.policies.whitelist import Whitelist
@@ -66,9 +66,11 @@ def setting_changes(policy: Policy, original: Policy) -> list[str]:
     for name, setting in original.settings.items():
         changed = policy.settings[name]
         if changed != setting:
-            value = written(changed.default)
-            original_value = written(setting.default)
-            changes.append(f"{setting.title.lower()} at {value} instead of {original_value}")
+            # A text may be empty.
+            value = written(changed.default) or "none"
+            original_value = written(setting.default) or "none"
+            name = uncapitalized(setting.title)
+            changes.append(f"{name} at {value} instead of {original_value}")
     return changes
 
 

@@ -291,6 +291,13 @@ def test_a_cache_that_is_not_full_takes_what_it_holds(key: str) -> None:
     assert [now.keys + now.values <= now.full_cache for now in sizes] == [True] * 3
 
 
+def test_the_largest_cache_is_no_larger_than_the_dialog() -> None:
+    dialogs = generate(SCENARIOS["shift"])
+    size = cache_bytes(simulate(policy_named("fd-kvc"), dialogs, 1000), dialogs)
+    assert size.keys + size.values == size.full_cache
+    assert size.scores == 8 * 320
+
+
 @pytest.mark.parametrize("key", POLICIES)
 def test_scores_take_four_bytes_a_channel(key: str) -> None:
     dialogs = generate(SCENARIOS["shift"], world=World(head_dimension=8))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -17,7 +17,8 @@ from fdkvc.core.parameters import parameter
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.explain.counterfactual import INSIDE, Change, NotRepeated, counterfactual, nearest_first
-from fdkvc.policies import POLICIES, Policy, policy_named
+from fdkvc.policies import POLICIES, Policy, policy_named, wrapped
+from fdkvc.policies.together import Together
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.explain.test_explain import fd_kvc
@@ -244,3 +245,16 @@ def test_what_has_no_answer_is_refused_in_words() -> None:
     later = simulate(policy_named("fifo"), dialogs, 56, start=(3, trace.result(2).end_state))
     with pytest.raises(ValueError, match="turn is 0, but must be a whole number from 3 to 11"):
         counterfactual(later, dialogs, 0, turn=3, token=int(trace.kept_tokens[0, 2, 0]))
+
+
+@pytest.mark.parametrize("name", ["ada-heads(h2o)", "together(h2o)"])
+def test_heads_that_decide_together_are_not_run_one_by_one(name: str) -> None:
+    dialogs = replace(generate(SCENARIOS["mixed"], 2, seed=7), heads=2)
+    h2o = policy_named("h2o")
+    policy = Together(h2o, heads=2) if name == "together(h2o)" else wrapped("ada-heads", h2o)
+    trace = simulate(policy, dialogs, budget=56)
+    with pytest.raises(ValueError, match="decides for several heads together"):
+        counterfactual(trace, dialogs, 1, turn=3, token=70)
+    # With one head there is nothing to decide together.
+    alone = dialogs.row(1)
+    assert counterfactual(simulate(wrapped("ada-heads", h2o), alone, 56), alone, 0, 3, 70)

@@ -113,6 +113,14 @@ def test_cancel_keeps_what_is_finished() -> None:
     assert {"ms_per_turn", "key_bytes", "full_cache_bytes"} <= {*costs}
 
 
+def test_a_cache_with_more_room_than_tokens_takes_what_it_holds() -> None:
+    benchmark = Benchmark(scenarios=(SCENARIOS["shift"],), dialogs=1, budget=1000)
+    costs = StudyRun(run_study(benchmark, workers=1)).timed["cost.csv"]
+    assert isinstance(costs, pd.DataFrame)
+    assert (costs.key_bytes + costs.value_bytes == costs.full_cache_bytes).all()
+    assert costs.score_bytes_per_entry.tolist() == [0, 0, 4, 8]
+
+
 def test_the_probes_are_what_they_say() -> None:
     probes = few_dialogs().probes
     assert (probes["highest_score"] > 1).all()

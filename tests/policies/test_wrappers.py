@@ -550,6 +550,11 @@ def test_a_variant_changes_what_is_inside_too() -> None:
         "window (r) at 0.25 instead of 0.5",
         "page size (b) at 8 instead of 16",
     ]
+    listed = read_policy("whitelist(fastgen recovery=0.5, words=rome)")
+    assert setting_changes(listed, read_policy("whitelist(fastgen)")) == [
+        "recovery (T) at 0.5 instead of 0.9",
+        "marked words (M) at rome instead of none",
+    ]
     other = policy_named("h2o", queries="each")
     assert setting_changes(other, policy) == ["H2O queries=each instead of Blocks (H2O)"]
 

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.core.limits import MAX_SWEEP_VALUES
 from fdkvc.core.parameters import DIALOGS, SEED, Field
-from fdkvc.core.words import command_line, count, listed
+from fdkvc.core.words import command_line, count, listed, uncapitalized
 from fdkvc.engine.metrics import late_metric
 from fdkvc.paper.benchmark import Results
 from fdkvc.paper.page.figures import sweep_chart
@@ -82,7 +82,7 @@ def values_of(policy: str, name: str) -> Field:
     """Return the field of a hyperparameter's values."""
     setting = read_policy(policy).settings[name]
     return Field(
-        f"Values of {setting.title.lower()}",
+        f"Values of {uncapitalized(setting.title)}",
         f"Each {setting.allowed(setting.kind)}.",
         name="values",
         default=" ".join(_words(suggested_values(policy, name))),
@@ -160,7 +160,7 @@ def _link(sweep: Sweep) -> Mapping[str, str]:
 
 def _described(sweep: Sweep) -> str:
     return (
-        f"{_label(sweep).lower()} of "
+        f"{uncapitalized(_label(sweep))} of "
         f"{read_policy(sweep.policy).title} on {sweep.scenario.label}, "
         f"{count(sweep.dialogs, 'dialog')}, seed {sweep.seed}, budget {sweep.budget:,}"
     )
@@ -229,7 +229,7 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
         for place in sorted(places):
             words = f"{metric.with_unit(means[place])} at {values[place]:g}"
             parts.append(words + " (the default)" * (values[place] == default))
-        sentences.append(f"{_label(sweep)}: {metric.title.lower()} is {listed(parts)}.")
+        sentences.append(f"{_label(sweep)}: {uncapitalized(metric.title)} is {listed(parts)}.")
     return " ".join(sentences)
 
 

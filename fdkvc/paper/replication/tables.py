@@ -29,7 +29,7 @@ from fdkvc.paper.replication.facts import (
 )
 from fdkvc.paper.replication.rules import TWO_SIDED, t_of_difference
 from fdkvc.paper.study import Study
-from fdkvc.policies import BASELINE, baseline_of
+from fdkvc.policies import BASELINE, baseline_of, read_policy
 
 SUMMARY = ("scenario", "policy", "metric", "n", "mean", "ci_low", "ci_high", "published")
 _TURNS = ("mean", "median", "p90")
@@ -191,7 +191,6 @@ def series_table(results: Results) -> pd.DataFrame:
 def cost_table(study: Study) -> pd.DataFrame:
     """Return the time of a turn and the bytes of a cache: `latency_table`, and columns below."""
     single = latency_table(study)
-    budget = study.results.benchmark.budget
     fifo_printed = RETENTION_AND_LATENCY[LATENCY_BASELINE, "latency"].value
     sizes = [study.memories.get(policy, CacheBytes(0, 0, 0, 0)) for policy in single.policy]
     return single.assign(
@@ -199,7 +198,7 @@ def cost_table(study: Study) -> pd.DataFrame:
         key_bytes=[size.keys for size in sizes],
         value_bytes=[size.values for size in sizes],
         score_bytes=[size.scores for size in sizes],
-        score_bytes_per_entry=[size.scores / budget for size in sizes],
+        score_bytes_per_entry=[4 * len(read_policy(name).channels) for name in single.policy],
         full_cache_bytes=[size.full_cache for size in sizes],
     )
 
