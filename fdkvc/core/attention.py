@@ -365,7 +365,7 @@ class Observation:
     @cached_property
     def active(self) -> Bools:
         """Whether the row has tokens in this turn (B,); a turn without tokens changes nothing."""
-        return np.asarray(np.logical_or.reduce(self.new >= 0, axis=1))
+        return np.asarray((self.new >= 0).any(axis=1))
 
     def parts(self) -> Iterator[tuple[slice, Observation]]:
         """Yield groups of rows with their observations, so that one group is copied at a time."""
@@ -436,12 +436,11 @@ class Observation:
         traits = self.tokens.feature("traits")
         if traits is None:
             return np.zeros((*token.shape, len(TRAITS)), np.float32)
-        return self._vectors(traits, token) * (token >= 0)[:, :, None]
+        return self._present_vectors(traits, token)
 
     def logits(self, token: Ints) -> Floats:
         """Scaled product q̄·k/√h with the turn's mean query (B, C); −inf in empty slots."""
-        products, _ = self.tokens.products("logits", self.turn)
-        return products.reshape(-1).take(token + self._turn_start)
+        return self._products("logits", token)
 
     def attention(self, token: Ints) -> Floats:
         """Attention of the mean query over exactly these tokens, a in Eq. 1 (B, C)."""
@@ -449,7 +448,11 @@ class Observation:
 
     def similarity(self, token: Ints) -> Floats:
         """Cosine cos(e, ē) with the turn's mean embedding (B, C), as in Eq. 4; 0 in empty slots."""
-        products, _ = self.tokens.products("similarities", self.turn)
+        return self._products("similarities", token)
+
+    def _products(self, name: Product, token: Ints) -> Floats:
+        """Return the product of this turn with each token (B, C)."""
+        products, _ = self.tokens.products(name, self.turn)
         return products.reshape(-1).take(token + self._turn_start)
 
     def repetition(self, token: Ints) -> Floats:
@@ -519,15 +522,19 @@ class Observation:
 
     def keys(self, token: Ints) -> Floats:
         """Key of each token (B, C, h); zero in empty slots."""
-        return self._vectors(self.tokens.keys, token) * (token >= 0)[:, :, None]
+        return self._present_vectors(self.tokens.keys, token)
 
     def values(self, token: Ints) -> Floats:
         """Value of each token (B, C, h); zero in empty slots."""
-        return self._vectors(self.tokens.values, token) * (token >= 0)[:, :, None]
+        return self._present_vectors(self.tokens.values, token)
 
     def queries(self, token: Ints) -> Floats:
         """Each token's own query (B, C, h); zero in empty slots."""
-        return self._vectors(self.tokens.token_queries, token) * (token >= 0)[:, :, None]
+        return self._present_vectors(self.tokens.token_queries, token)
+
+    def _present_vectors(self, vectors: Floats, token: Ints) -> Floats:
+        """Return the vector (B, N, ·) of each token (B, C, ·); zero for an empty slot."""
+        return self._vectors(vectors, token) * (token >= 0)[:, :, None]
 
     def _vectors(self, vectors: Floats, token: Ints) -> Floats:
         """Return the vector (B, N, ·) of each token (B, C, ·); any vector for an empty slot."""

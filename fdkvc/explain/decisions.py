@@ -474,10 +474,9 @@ def _why_it_was_kept(why: Explanation) -> Iterator[str]:
 
 
 def _why_the_budget_evicted_it(why: Explanation) -> Iterator[str]:
-    if why.status == Status.new_evicted:
-        yield f"token {why.token} was evicted in the turn it arrived because the cache was full"
-    else:
-        yield f"token {why.token} was evicted in turn {why.view.turn} because the cache was full"
+    is_new = why.status == Status.new_evicted
+    turn = "the turn it arrived" if is_new else f"turn {why.view.turn}"
+    yield f"token {why.token} was evicted in {turn} because the cache was full"
     if why.cutoff is None:
         stayed = int(why.view.kept.sum())
         protected = "a protected entry" if stayed == 1 else "protected entries"

@@ -394,6 +394,11 @@ class WindowedPolicy(Policy):
         return window(cache, budget, self.window)
 
 
+def first_tokens(cache: Cache, turn: Observation, count: int) -> Bools:
+    """Mark the entries that are among the dialog's first tokens (B, C)."""
+    return cache.present & (turn.position(cache.token) < count)
+
+
 def within(budget: int, protects: Callable[[int], Bools]) -> Bools:
     """Protect as many entries of each row as fit into `budget` (B, C).
 

@@ -7,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Columns, Observation, entry_total, softmax
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, SINKS_STAY, Policy, Step
+from fdkvc.policies.base import EVICTION, SINKS_STAY, Policy, Step, first_tokens
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,4 @@ class ExpectedAttention(Policy):
         return {"expected attention": expected * lengths}
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return cache.present & (turn.position(cache.token) < min(self.sinks, budget))
+        return first_tokens(cache, turn, min(self.sinks, budget))

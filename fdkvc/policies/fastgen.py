@@ -14,6 +14,7 @@ from fdkvc.policies.base import (
     SUMMED_ATTENTION,
     Policy,
     Step,
+    first_tokens,
     observed_attention,
     part,
     queries_parameter,
@@ -115,7 +116,7 @@ class FastGen(Policy):
         recent = part(count, self.local)
 
         # Each structure contains the one before.
-        special = cache.present & (turn.position(cache.token) < self.sinks)
+        special = first_tokens(cache, turn, self.sinks)
         frequent = special | top_k(c, cache, heavy, self.ties)
         local = frequent | newest(cache, recent)
         structures = np.stack([special, frequent, local, cache.present])  # (4, B, C)

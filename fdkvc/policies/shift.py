@@ -8,7 +8,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Ints, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, Steps, protecting
+from fdkvc.policies.base import EVICTION, Steps, first_tokens, protecting
 from fdkvc.policies.fifo import POSITION, Fifo
 
 
@@ -44,7 +44,7 @@ class Shift(Fifo):
     )
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
-        return cache.present & (turn.position(cache.token) < min(self.keep, budget))
+        return first_tokens(cache, turn, min(self.keep, budget))
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
         position = np.where(turn.new >= 0, turn.position(turn.new), -1)

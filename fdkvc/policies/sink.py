@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fdkvc.core.attention import Bools, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
-from fdkvc.policies.base import EVICTION, SINKS_STAY
+from fdkvc.policies.base import EVICTION, SINKS_STAY, first_tokens
 from fdkvc.policies.fifo import POSITION, Fifo
 
 
@@ -29,4 +29,4 @@ class SinkWindow(Fifo):
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         # A budget smaller than the sinks holds the first of them.
-        return cache.present & (turn.position(cache.token) < min(self.sinks, budget))
+        return first_tokens(cache, turn, min(self.sinks, budget))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fdkvc.core.attention import Bools, Observation
 from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import changed, parameter
-from fdkvc.policies.base import SINKS_STAY, Steps
+from fdkvc.policies.base import SINKS_STAY, Steps, first_tokens
 from fdkvc.policies.wrapper import Protecting, before_eviction
 
 STEP = replace(SINKS_STAY, name="Sinks", equation=r"i < n \;\Rightarrow\; \text{keep}")
@@ -42,4 +42,4 @@ class Sinks(Protecting):
         return before_eviction(self.policy.steps, STEP)
 
     def listed(self, cache: Cache, turn: Observation) -> Bools:
-        return cache.present & (turn.position(cache.token) < self.n)
+        return first_tokens(cache, turn, self.n)

@@ -1,6 +1,5 @@
 """Heads that decide together, by the mean of their scores."""
 
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Columns, Floats, Ints, Observation
 from fdkvc.core.cache import Cache, joined
 from fdkvc.core.parameters import check_count
-from fdkvc.policies.base import Policy, Score, Update
+from fdkvc.policies.base import Policy
 from fdkvc.policies.wrapper import Wrapper
 
 
@@ -54,18 +53,13 @@ class Together(Wrapper):
             states.append(updated.state)
         return cache.with_channels(**joined(channels)).with_state(**joined(states))
 
-    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let the threshold evict only what it evicts in every head."""
-        update = self.policy.update(cache, turn, score)
-        if update.stale is None:
-            return update
-        stale = self._share(update.stale) == 1
-        return dataclasses.replace(update, stale=stale)
+    def threshold_evicts(self, stale: Bools, cache: Cache, turn: Observation) -> Bools:
+        """Evict only what the threshold evicts in every head."""
+        return self._in_all(stale)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         """Protect what all heads protect."""
-        protected = self.policy.protects(cache, turn, budget)
-        return np.asarray(self._share(protected) == 1)
+        return self._in_all(self.policy.protects(cache, turn, budget))
 
     def slots(self, budget: int, layers: int, heads: int) -> int:
         """Return what heads that decide separately may hold."""
@@ -85,9 +79,9 @@ class Together(Wrapper):
             return places
         return np.repeat(places, self.heads, axis=0)
 
-    def _share(self, marked: Bools) -> Floats:
-        """Share of the heads that mark each entry."""
-        return self._mean(marked.astype(np.float32))
+    def _in_all(self, marked: Bools) -> Bools:
+        """Mark the entries that all heads mark."""
+        return np.asarray(self._mean(marked.astype(np.float32)) == 1)
 
     def _mean(self, x: Floats) -> Floats:
         """Mean over each dialog's heads, for each of them (B, C)."""

@@ -77,6 +77,17 @@ class Wrapper(Policy):
     def looks_at(self) -> Looks:
         return tuple(dict.fromkeys((*self.policy.looks_at, *self.also_looks_at)))
 
+    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
+        update = self.policy.update(cache, turn, score)
+        if update.stale is None:
+            return update
+        stale = self.threshold_evicts(update.stale, cache, turn)
+        return dataclasses.replace(update, stale=stale)
+
+    def threshold_evicts(self, stale: Bools, cache: Cache, turn: Observation) -> Bools:
+        """Return which entries below the wrapped policy's threshold it evicts (B, C)."""
+        return stale
+
     def terms(self, cache: Cache, turn: Observation) -> Columns:
         return self.policy.terms(cache, turn)
 
@@ -132,16 +143,11 @@ class Protecting(Wrapper):
             )
         return within(budget, lambda rest: listed | self.policy.protects(cache, turn, rest))
 
-    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Exempt listed entries, and those on their pages, from the policy's threshold."""
-        update = self.policy.update(cache, turn, score)
-        if update.stale is None:
-            return update
+    def threshold_evicts(self, stale: Bools, cache: Cache, turn: Observation) -> Bools:
+        """Exempt listed entries, and those on their pages."""
         listed = self.listed(cache, turn)
         pages = self.pages(cache, turn)
-        if pages is not None:
-            listed = pages.of_whole(listed, cache)
-        return dataclasses.replace(update, stale=update.stale & ~listed)
+        return stale & ~(listed if pages is None else pages.of_whole(listed, cache))
 
 
 class Paging(Wrapper):
@@ -164,13 +170,9 @@ class Paging(Wrapper):
         """Return the mean of each term over the entry's page, whose scores are then equal."""
         return self.pages(cache, turn).mean(cache, self.policy.terms(cache, turn))
 
-    def update(self, cache: Cache, turn: Observation, score: Score) -> Update:
-        """Let a threshold evict only whole pages: those without any entry above it."""
-        update = self.policy.update(cache, turn, score)
-        if update.stale is None:
-            return update
-        stays = self.pages(cache, turn).of_whole(~update.stale, cache)
-        return dataclasses.replace(update, stale=cache.present & ~stays)
+    def threshold_evicts(self, stale: Bools, cache: Cache, turn: Observation) -> Bools:
+        """Evict only whole pages: those without any entry above the threshold."""
+        return cache.present & ~self.pages(cache, turn).of_whole(~stale, cache)
 
 
 def inside(policy: Policy) -> Iterator[Policy]:
