@@ -2,12 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 from fdkvc.conversations.forgot import Forgot, forgot
 from fdkvc.conversations.forgot_report import KIND_PLURALS, KIND_WORDS, WIDTH, lost_kinds
@@ -17,7 +16,7 @@ from fdkvc.core.json_input import read_bytes
 from fdkvc.core.limits import MAX_DIALOG_FILE_BYTES, MAX_SESSION_FILES
 from fdkvc.core.parameters import check_most
 from fdkvc.core.transcripts import different_names
-from fdkvc.core.words import count, name_list, percent
+from fdkvc.core.words import count, percent
 from fdkvc.runs.grid import Grid
 
 ENDINGS = ("*.jsonl", "*.json")
@@ -55,27 +54,17 @@ class ProjectLosses:
         self.rules += sum(not rule.stands for rule in result.rules)
 
 
-SUMMED = name_list("sessions compactions needed returned tokens_again rules lost")
-"""Attributes whose sums are those of several projects."""
-
-
 @dataclass(frozen=True)
 class FolderLosses:
     """What the sessions of a folder forgot."""
 
     projects: tuple[ProjectLosses, ...]
+    total: ProjectLosses
+    """All projects together."""
     skipped: tuple[str, ...]
     """Sentences on files that cannot be read."""
     unrelated_files: int
     """Files that are no sessions."""
-
-    def total(self) -> ProjectLosses:
-        """Return all projects together."""
-        total = ProjectLosses("all")
-        for row in self.projects:
-            for name in SUMMED:
-                setattr(total, name, getattr(total, name) + getattr(row, name))
-        return total
 
 
 def losses_in(
@@ -91,6 +80,7 @@ def losses_in(
     files = sorted({*chain.from_iterable(map(folder.rglob, ENDINGS))})
     check_most(f"{folder} has", len(files), "files", MAX_SESSION_FILES)
     projects: dict[str, ProjectLosses] = {}
+    total = ProjectLosses("all")
     skipped = []
     unrelated_files = 0
     for number, path in enumerate(files):
@@ -102,9 +92,11 @@ def losses_in(
                 name = session.folder or path.parent.name
                 losses = projects.setdefault(name, ProjectLosses(name))
                 losses.sessions += 1
+                total.sessions += 1
                 if session.compactions:
                     for result in forgot(session.in_tokens(encoding), ()):
                         losses.add(result)
+                        total.add(result)
         except ValueError as error:
             skipped.append(f"{path.name}: {error}")
     if not projects:
@@ -114,12 +106,12 @@ def losses_in(
             f"{tried}, none is a session of a coding agent that can be read{reason}"
         )
     rows = sorted(projects.values(), key=lambda row: (-row.lost.total(), row.project))
-    return FolderLosses(tuple(rows), tuple(skipped), unrelated_files)
+    return FolderLosses(tuple(rows), total, tuple(skipped), unrelated_files)
 
 
 def folder_text(losses: FolderLosses, words: bool) -> str:
     """Return what the command prints of a folder."""
-    total = losses.total()
+    total = losses.total
     lost = total.lost.total()
     sessions = count(total.sessions, "session")
     needed = count(total.needed, "value")
@@ -150,18 +142,14 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
 
 def folder_grid(losses: FolderLosses, words: bool) -> Grid:
     """Return the table of projects; without `words`, they are numbered."""
-    kinds = KIND_PLURALS.values()
-    heads = [
-        "project",
-        "sessions",
-        "compactions",
-        "lost",
-        "back",
-        *kinds,
-        "repeated",
-        "rules",
-    ]
-    rows = [[*map(str, row)] for row in _cells(losses, words)]
+    counted = ["sessions", "compactions", "lost", "back"]
+    heads = ["project", *counted, *KIND_PLURALS.values(), "repeated", "rules"]
+    rows = []
+    for project, row in _named(losses, words):
+        lost = f"{row.lost.total():,} of {row.needed:,}"
+        kinds = [f"{row.lost[name]:,}" for name in KIND_PLURALS]
+        cells = row.sessions, row.compactions, lost, row.returned, *kinds
+        rows.append([project, *map(str, cells), f"{row.tokens_again:,}", str(row.rules)])
     return Grid(heads, rows)
 
 
@@ -170,23 +158,6 @@ def _named(losses: FolderLosses, words: bool) -> Iterator[tuple[str, ProjectLoss
     names = different_names([Path(row.project).name for row in losses.projects])
     for number, row in enumerate(losses.projects):
         yield names[number] if words else f"project {number + 1}", row
-
-
-def _cells(losses: FolderLosses, words: bool) -> Iterator[Sequence[Any]]:
-    for project, row in _named(losses, words):
-        lost = f"{row.lost.total():,} of {row.needed:,}"
-        kinds = [f"{row.lost[name]:,}" for name in KIND_PLURALS]
-        tokens = f"{row.tokens_again:,}"
-        yield (
-            project,
-            row.sessions,
-            row.compactions,
-            lost,
-            row.returned,
-            *kinds,
-            tokens,
-            row.rules,
-        )
 
 
 def losses_by_project(losses: FolderLosses, words: bool) -> dict[str, Counter[str]]:

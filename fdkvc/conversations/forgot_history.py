@@ -102,11 +102,9 @@ _MISSING_CHARACTERS = 2_000
 class _Use(NamedTuple):
     """A thing in a call after a compaction."""
 
-    value: str
-    slot: str
+    thing: Thing
     context: int
     row: LaterCall
-    in_code: bool
 
 
 class History:
@@ -204,7 +202,7 @@ class History:
                 for thing in row.things:
                     key = thing.value, thing.context_word, thing.is_name
                     if key in uses or len(uses) < MAX_SESSION_VALUES:
-                        use = _Use(thing.value, thing.slot, context, row, thing.in_code)
+                        use = _Use(thing, context, row)
                         uses.setdefault(key, []).append(use)
                     else:
                         beyond.add(thing.value)
@@ -233,7 +231,7 @@ class History:
             for use in rows:
                 context = _last_before(spans, use.context)
                 new_places = self._new_places(use.row.message, use.context, places)
-                if context >= 0 and not (use.in_code and new_places):
+                if context >= 0 and not (use.thing.in_code and new_places):
                     by_context.setdefault(context, []).append(use)
                     self._needing[use.context].add((use.row.message, use.row.number))
             for context, context_uses in by_context.items():
@@ -289,9 +287,9 @@ class History:
         )
         stayed = self._stayed[context]
         return Need(
-            value=uses[0].value,
+            value=uses[0].thing.value,
             method=first.call.method,
-            slot=uses[0].slot,
+            slot=uses[0].thing.slot,
             message=first.message,
             calls=len(calls),
             source=source.message,

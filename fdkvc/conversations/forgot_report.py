@@ -247,22 +247,19 @@ def instruction(result: Forgot) -> str:
 
 def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     """Return the table of ways."""
-    rows = [_way_cells(fitted, prices) for fitted in result.ways]
+    rows = []
+    for fitted in result.ways:
+        reading = {} if fitted.reading is None else {RIGHT_AND_LIKELY: fitted.reading.cell}
+        row = {
+            "way": fitted.label,
+            "tokens": f"{fitted.tokens:,}",
+            "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
+            "repeated": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
+            "read again": f"{fitted.read_again:,}",
+            "pays after N": paid(fitted, prices),
+        }
+        rows.append(row | reading)
     return Grid([*rows[0]] if rows else [], [[*row.values()] for row in rows])
-
-
-def _way_cells(fitted: Fitted, prices: Prices) -> dict[str, str]:
-    """Return the cells of a way by their headings."""
-    reading = fitted.reading
-    return {
-        "way": fitted.label,
-        "tokens": f"{fitted.tokens:,}",
-        "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
-        "repeated": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
-        "read again": f"{fitted.read_again:,}",
-        "pays after N": paid(fitted, prices),
-        **({} if reading is None else {RIGHT_AND_LIKELY: reading.cell}),
-    }
 
 
 def paid(fitted: Fitted, prices: Prices) -> str:
@@ -391,30 +388,31 @@ def as_json(
 
 def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[Fields]:
     """Return what each way keeps, what came back of what it does not hold, and what it cost."""
-    return [_way_row(fitted, prices) for fitted in result.ways]
-
-
-def _way_row(fitted: Fitted, prices: Prices) -> Fields:
-    rewrite = fitted.rewrite
-    requests = rewrite.requests if rewrite else None
-    spent, alternative = rewrite.costs(prices)[-1] if rewrite and requests else (None, None)
-    return {
-        "way": fitted.label,
-        "policy": fitted.policy,
-        "tokens": fitted.tokens,
-        "values": len(fitted.holds),
-        "held": sum(fitted.holds),
-        "calls again": fitted.redone.calls,
-        "lines again": fitted.redone.lines,
-        "tokens again": fitted.redone.tokens,
-        "of edited files": fitted.redone.edited_tokens,
-        "read again": fitted.read_again,
-        "requests": requests,
-        "paid after": (rewrite.paid_after(prices) if rewrite else 0) or None,
-        "dollars": spent,
-        "dollars without": alternative,
-        "reading": None if fitted.reading is None else asdict(fitted.reading),
-    }
+    rows = []
+    for fitted in result.ways:
+        rewrite = fitted.rewrite
+        requests = rewrite.requests if rewrite else None
+        costs = rewrite.costs(prices) if rewrite else []
+        spent, alternative = costs[-1] if costs else (None, None)
+        row = {
+            "way": fitted.label,
+            "policy": fitted.policy,
+            "tokens": fitted.tokens,
+            "values": len(fitted.holds),
+            "held": sum(fitted.holds),
+            "calls again": fitted.redone.calls,
+            "lines again": fitted.redone.lines,
+            "tokens again": fitted.redone.tokens,
+            "of edited files": fitted.redone.edited_tokens,
+            "read again": fitted.read_again,
+            "requests": requests,
+            "paid after": (rewrite.paid_after(prices) if rewrite else 0) or None,
+            "dollars": spent,
+            "dollars without": alternative,
+            "reading": None if fitted.reading is None else asdict(fitted.reading),
+        }
+        rows.append(row)
+    return rows
 
 
 def losses_rows(result: Forgot, words: bool = True) -> list[Fields]:

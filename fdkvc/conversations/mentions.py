@@ -129,14 +129,10 @@ class MentionFinder:
     (Mention(turn=0, start=1, end=3), Mention(turn=0, start=4, end=5))
     """
 
-    def __init__(
-        self, texts: Sequence[str], name: str = "dialog", most: int = MAX_DEMANDS
-    ) -> None:
+    def __init__(self, texts: Sequence[str], name: str = "dialog") -> None:
         self._name = name
         self._requests = 0
         self._characters = 0
-        self._most = most
-        self._most_characters = MAX_DEMAND_CHARACTERS * most // MAX_DEMANDS
         # 1. One text of all turns, normalized without moving a character, but for JSON's escapes.
         searched = _Searched.of("".join(_BETWEEN_TURNS + text for text in texts))
         self._text = searched.text
@@ -168,23 +164,23 @@ class MentionFinder:
         """Return the mentions of wordings in the turns before one, oldest first.
 
         `annotated` mentions are among them. Of each wording, only the latest `MAX_MENTIONS` are
-        returned. Raises a TooLargeError after more than `most` calls, or for too many characters of
-        wordings and mentions.
+        returned. Raises a TooLargeError after more than `MAX_DEMANDS` calls, or for too many
+        characters of wordings and mentions.
         """
         self._requests += 1
         mentioned = "characters, of values and their mentions"
         demands = f"{self._name}: it demands"
-        check_most(demands, self._requests, "values", self._most, TooLargeError)
+        check_most(demands, self._requests, "values", MAX_DEMANDS, TooLargeError)
         end = self._turns[before] if before < len(self._turns) else len(self._coded)
         mentions = {*annotated}
         for wording in wordings:
             self._characters += len(wording)
             check_most(
-                demands, self._characters, mentioned, self._most_characters, TooLargeError
+                demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError
             )
             mentions.update(self._latest(_comparable(wording), end))
         self._characters += sum(mention.end - mention.start for mention in mentions)
-        check_most(demands, self._characters, mentioned, self._most_characters, TooLargeError)
+        check_most(demands, self._characters, mentioned, MAX_DEMAND_CHARACTERS, TooLargeError)
         return tuple(sorted(mentions))
 
     def _latest(self, wording: str, end: int) -> Iterator[Mention]:

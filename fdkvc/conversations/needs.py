@@ -46,7 +46,7 @@ CODE = name_set("body code content diff input new old patch source string text u
 """Words in the names of parameters for files and code that the agent writes."""
 
 PROSE = name_set(
-    "active answer comment form goal instructions message "
+    "active answer comment form goal instruction instructions message "
     "note notes plan prompt question questions query step subject summary task title todo todos"
 )
 """Words in the names of parameters for sentences that the agent writes."""
@@ -59,6 +59,9 @@ an edit replaces."""
 
 NAMES = name_set("file filename name path uri url")
 """Words in the names of parameters that hold a name nevertheless."""
+
+LABELS = name_set("id name")
+"""Words in the names of parameters whose words are no settings."""
 
 PATTERNS = name_set("glob globs include pattern patterns regex")
 """Words in the names of parameters that are searched for as the words of a search command."""
@@ -136,6 +139,7 @@ _CODE_NAME = re.compile(
     rf"(?!\w|-\w|/\D|\.(?:{SUFFIXES.replace(' ', '|')})\b)"
 )
 _NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
+_SETTING = re.compile(r"[A-Za-z]+(?:[-_][A-Za-z]+)*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _FIGURES = re.compile(r"[-+]?\d+(?:[-.:/ ]\d+)*")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -222,10 +226,13 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
         unspaced = value.replace(" ", "_")  # a folder's name may have spaces
     if words & UNREAD and not words & NAMES:
         return
+    if words & SETTINGS and not words & LABELS and _SETTING.fullmatch(value):
+        return
     if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
         yield from (Thing(slot, *things) for things in _in_command(value))
     elif _FIGURES.fullmatch(value):
-        if not (words & PACES and _NUMBER.fullmatch(value)):
+        is_plain = not _is_long(value) or (words & PACES and _NUMBER.fullmatch(value))
+        if not (is_plain and words & (PACES | PROSE)):  # nor the number of a step in a plan
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
     elif words & PATTERNS:
         yield from (Thing(slot, *things) for things in _in_word(value, "grep", ""))
@@ -239,7 +246,7 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
         yield from (Thing(slot, part) for part in texts)
     elif parts := [*things_in_text(value)]:
         yield from (Thing(slot, part) for part in parts)
-    elif not words & SETTINGS and not is_setting and _is_name(value):
+    elif not (words & SETTINGS or is_setting) and _is_name(value):
         yield Thing(slot, value, is_name=True)
 
 

@@ -25,7 +25,7 @@ OTHERS = "others"
 LABELS = name_set(
     "type role object model state status language lang name version requestor termination_reason "
     "finish_reason finishreason stop_reason stopreason stop_sequence format split url created "
-    "created_at updated_at timestamp time date hash signature"
+    "created_at updated_at timestamp time date hash projecthash signature phase"
 )
 """Fields whose single word is a label and not part of the conversation."""
 

@@ -92,6 +92,12 @@ def test_things_inside_a_command_are_needs_and_its_words_are_none(
         ({"prompt": "Is it on/off, and is src/tools/low read?"}, ["src/tools/low"]),
         ({"content": "see /srv/app and PostgreSQL"}, []),
         ({"text": "yes"}, []),
+        ({"pattern": "low_water", "output_mode": "files_with_matches"}, ["low_water"]),
+        ({"subagent_type": "code-reviewer", "sandbox_permissions": "with_escalated"}, []),
+        ({"todos": [{"id": "1", "status": "in_progress", "activeForm": "Mending a.py"}]}, ["a.py"]),
+        ({"shell_id": "shell_2", "role_name": "deploy-tides"}, ["shell_2", "deploy-tides"]),
+        ({"pages": "1-5", "instruction": "Change the name"}, []),
+        ({"file_type": "tide-table", "start": "2026-11-05", "code": "12"}, ["2026-11-05", "12"]),
     ],
 )
 def test_what_an_argument_needs(arguments: Any, needed: list[str]) -> None:

@@ -15,6 +15,7 @@ from fdkvc.conversations.formats import (
     read_transcripts,
 )
 from fdkvc.core import json_input
+from fdkvc.core.unread import Unread
 from tests.conversations.test_format_cases import CASES, values_of
 from tests.refusals import assert_one_sentence
 from tests.session_lines import ClaudeCode, joined, texts
@@ -90,7 +91,7 @@ def test_an_answer_of_many_lines_compares_no_part_with_all_others() -> None:
 
         __hash__ = None
 
-    thread = agents.Thread("session")
+    thread = agents.Thread("session", Unread())
     thread.add({"content": [Part(text="0")], "tool_calls": []}, "line 1")
     for number in range(50):
         thread.join(0, {"content": [Part(text=str(number))]})

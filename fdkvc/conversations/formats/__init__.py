@@ -40,7 +40,14 @@ from fdkvc.conversations.formats.trees import PARENTS, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.extensions import by_key, register_installed
-from fdkvc.core.json_input import JsonObject, check_structure, only, parse_json, read_bytes
+from fdkvc.core.json_input import (
+    JsonObject,
+    check_object,
+    check_structure,
+    only,
+    parse_json,
+    read_bytes,
+)
 from fdkvc.core.limits import (
     MAX_DIALOG_FILE_BYTES,
     MAX_DIALOG_FILE_LINES,
@@ -253,21 +260,11 @@ def _conversations(
     except ValueError as error:
         if any(format and format.recognizes for format in formats):
             raise
-        return _read_by_shape(values, calls, error)
+        try:  # it has the field of a format, but another shape
+            return general.read_any(values, calls)
+        except ValueError:
+            raise error from None
     return transcripts, ""
-
-
-def _read_by_shape(
-    values: Any, calls: bool, error: ValueError
-) -> tuple[list[Transcript | SkippedError], str]:
-    """Return the dialogs of a file that has the field of a format, but another shape.
-
-    Raises the format's error if nothing in the file is like messages.
-    """
-    try:
-        return general.read_any(values, calls)
-    except ValueError:
-        raise error from None
 
 
 def _dialogs_in(values: Any) -> tuple[list[Any], Unread]:
@@ -316,7 +313,7 @@ def _dialogs_by_id(value: JsonObject) -> list[Any]:
 
 
 def _read(value: JsonObject, number: int, calls: bool) -> Dialogs:
-    format = _format_of(value)
+    format = _format_of(check_object(value, f"dialog {number}"))
     if format is None:
         place = seems_to_be(f"dialog {number}", value)
         raise ValueError(f"{place}, and no field of the format of the others")

@@ -66,11 +66,6 @@ BOOKKEEPING = "bookkeeping line, without words of the conversation"
 """Stands for the lines of a log that nobody says and no model reads, whatever their type."""
 
 
-def unread_line(kind: str, *, is_silent: bool) -> str:
-    """Return what a line of a log counts as that is not read."""
-    return BOOKKEEPING if is_silent else f"line of type {clean_name(kind)!r}"
-
-
 LEFT_BRANCH = "message before which the user went back"
 
 NO_SUMMARY = "The file has its boundary, but not its summary."
@@ -111,7 +106,7 @@ def log_format(
                 fork = f"It was forked from another session ({place})."
         sessions = []
         for number, thread in enumerate(log.end()):
-            session = replace(thread.session(unread, times), folder=folder)
+            session = replace(thread.session(times), folder=folder)
             if fork and number == 0:
                 session = replace(session, notes=(fork, *session.notes))
             if any(message.turn.tool != ATTACHED for message in session.messages):
@@ -245,8 +240,9 @@ def _key(message: JsonObject) -> Key:
 class Thread:
     """A conversation while its log is read."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, unread: Unread) -> None:
         self.name = name
+        self.unread = unread
         self.messages: list[Placed] = []
         """As `turns_of_parts` restates them; more lines may still join an answer of the model."""
         self._parts: dict[
@@ -290,9 +286,9 @@ class Thread:
         self.is_fresh = False
         return self.context[-1]
 
-    def say(self, message: JsonObject, place: str, unread: Unread) -> None:
+    def say(self, message: JsonObject, place: str) -> None:
         """Add what a person, a tool or the model said."""
-        for turn, location in turns_of_answer(message, place, unread):
+        for turn, location in turns_of_answer(message, place, self.unread):
             self.add(turn, location)
 
     def join(self, index: int, message: JsonObject) -> None:
@@ -409,7 +405,7 @@ class Thread:
         self.compactions[-1]["missing"] -= 1
         self.is_fresh = True
 
-    def leave(self, leaving: set[int], unread: Unread) -> None:
+    def leave(self, leaving: set[int]) -> None:
         """Take messages from the context: the user went back before them."""
         size_before = len(self.context)
         # They are nearly always the last, so that going back often takes linear time.
@@ -417,7 +413,7 @@ class Thread:
             leaving.discard(self.context.pop())
         if leaving:
             self.context[:] = [index for index in self.context if index not in leaving]
-        unread.add(LEFT_BRANCH, size_before - len(self.context))
+        self.unread.add(LEFT_BRANCH, size_before - len(self.context))
 
     def attach(self, text: str, place: str) -> int:
         """Add a text that the agent put into the context; after a compaction, it stayed."""
@@ -444,7 +440,7 @@ class Thread:
                     tokens,
                 )
 
-    def session(self, unread: Unread, times: Mapping[str, float]) -> Session:
+    def session(self, times: Mapping[str, float]) -> Session:
         """Return the conversation; a message without words or calls is left out.
 
         `times` are those of lines by their places, in seconds.
@@ -457,10 +453,10 @@ class Thread:
         for index, (message, place) in enumerate(self.messages):
             try:
                 spoken: list[Spoken] = [
-                    *turns_of([(message, place)], unread, calls_in_text=True)
+                    *turns_of([(message, place)], self.unread, calls_in_text=True)
                 ]
             except ValueError as error:
-                unread.add(f"message that cannot be read: {error}")
+                self.unread.add(f"message that cannot be read: {error}")
                 continue
             for turn, called in spoken:
                 if not turn.text and not called:
@@ -541,12 +537,18 @@ class Reader(ABC):
 
     def __init__(self, unread: Unread) -> None:
         self.unread = unread
-        self.thread = Thread("session")
+        self.thread = Thread("session", unread)
         """The conversation that is no subagent's."""
 
     @abstractmethod
     def read(self, line: JsonObject, place: str) -> None:
         """Read a line."""
+
+    def skip(self, kind: object, is_silent: bool) -> None:
+        """Count a line that is not read."""
+        self.unread.add(
+            BOOKKEEPING if is_silent else f"line of type {clean_name(str(kind))!r}"
+        )
 
     def end(self) -> Iterable[Thread]:
         """Return the conversations, after the last line."""

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from fdkvc.conversations.sessions import Session
-from fdkvc.core.json_input import Fields, JsonObject, check_object
+from fdkvc.core.json_input import Fields, JsonObject
 from fdkvc.core.limits import MAX_DIALOGS
 from fdkvc.core.transcripts import SkippedError, Transcript, clean
 from fdkvc.core.unread import Unread
@@ -74,16 +74,16 @@ def read_each(
     calls: bool,
     file_unread: Unread,
 ) -> Dialogs:
-    """Yield the dialogs of several objects, as `Format.read` does of one.
+    """Yield the dialogs of several values, as `Format.read` does of one.
 
-    `noun` is what an object is called, and `number` is that of the first. What is not read beside
-    them (`file_unread`) counts with the first dialog, and of too many objects all but a sample.
+    `noun` is what a value is called, and `number` is that of the first. What is not read beside
+    them (`file_unread`) counts with the first dialog, and of too many values all but a sample.
     """
     file_unread = Unread.of((*file_unread.items(), *left_out(len(values), noun)))
     for place in places_of_sample(len(values)):
         index = number + place
         try:
-            for dialog in read(check_object(values[place], f"{noun} {index}"), index, calls):
+            for dialog in read(values[place], index, calls):
                 if isinstance(dialog, Transcript) and file_unread:
                     unread = Unread.of((*dialog.unread, *file_unread.items()))
                     dialog = replace(dialog, unread=tuple(unread.items()))

@@ -47,6 +47,7 @@ from fdkvc.conversations.tools import LISTS, listed_tools
 from fdkvc.core.json_input import (
     Fields,
     JsonObject,
+    check_object,
     objects,
     objects_of,
     of_kind,
@@ -104,6 +105,7 @@ def chat_format(
 
     def read(value: JsonObject, number: int, calls: bool = False) -> Dialogs:
         place = f"{noun} {number}"
+        check_object(value, place)
         unread = Unread()
         cluster, name = name_of(value, place)
         named = next(filter(value.get, names), "id")

@@ -21,7 +21,6 @@ from fdkvc.conversations.formats.agents import (
     Thread,
     agent_format,
     turns_of_answer,
-    unread_line,
 )
 from fdkvc.conversations.formats.base import Placed
 from fdkvc.core.json_input import JsonObject, objects_of, of_kind, only
@@ -75,8 +74,8 @@ def is_line(value: JsonObject) -> bool:
 class _Agent(Thread):
     """The conversation of an agent, or of a subagent."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, unread: Unread) -> None:
+        super().__init__(name, unread)
         self.answers: dict[str, int] = {}  # by message.id: the message
         self.pending: Placed | None = None  # a boundary without summary
         self.waiting: list[
@@ -98,7 +97,7 @@ class _Reader(Reader):
 
     def __init__(self, unread: Unread) -> None:
         super().__init__(unread)
-        self.agents = {MAIN: _Agent("session")}
+        self.agents = {MAIN: _Agent("session", unread)}
         self.children: dict[str, list[str]] = {}  # uuids by that of their parent
         # By the uuid of a line: the agent, its first message, and the one after its last.
         self.spans: dict[str, tuple[_Agent, int, int]] = {}
@@ -134,7 +133,7 @@ class _Reader(Reader):
             if parent_span is not None and parent_span[0] is not self.agents[MAIN]:
                 return parent_span[0]
             key = str(len(self.agents))
-        return self.agents.setdefault(key, _Agent(f"subagent {clean_name(key)}"))
+        return self.agents.setdefault(key, _Agent(f"subagent {clean_name(key)}", self.unread))
 
     def _add(self, line: JsonObject, place: str, agent: _Agent) -> list[int]:
         """Read a line into its conversation; return the messages that it adds or joins."""
@@ -179,7 +178,7 @@ class _Reader(Reader):
                     name = attached_name(_field(line, "attachment", dict))
                     agent.put_back(partial(agent.attach_name, name))
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
-                self.unread.add(unread_line(named, is_silent=named in SILENT))
+                self.skip(named, named in SILENT)
         return []
 
     def _say(
@@ -220,7 +219,7 @@ class _Reader(Reader):
             owner, *span = self.spans[uuid]
             leaving.update(range(*span) if owner is agent else ())
         # An answer that goes on after the parent keeps the place of its beginning, and stays.
-        agent.leave({index for index in leaving if index >= end}, self.unread)
+        agent.leave({index for index in leaving if index >= end})
 
     def _compact(
         self, agent: _Agent, summary: JsonObject | None = None, place: str = ""
@@ -285,7 +284,7 @@ class _Reader(Reader):
         sizes = size_before, size_after
         trigger = clean_name(_field(metadata, "trigger", str))
         if not agent.clear(place, calls, sizes, trigger):
-            self.unread.add("line of type 'system, microcompact_boundary'")
+            self.skip("system, microcompact_boundary", False)
 
 
 MAX_APART = 512

@@ -13,12 +13,10 @@ from fdkvc.conversations.formats.agents import (
     Thread,
     agent_format,
     message_text,
-    unread_line,
 )
 from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.core.json_input import JsonObject, objects_of, of_kind
-from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
 
@@ -66,7 +64,7 @@ class _Reader(Reader):
             kind = "response_item"
             payload = line
         if not isinstance(payload, dict):
-            self.unread.add(f"line of type {clean_name(str(kind))!r}")
+            self.skip(kind, False)
         elif kind == "response_item":
             self.items.append((payload, place))
         elif kind == "compacted":
@@ -85,7 +83,7 @@ class _Reader(Reader):
         else:
             named = of_kind(payload.get("type"), str) if kind == "event_msg" else ""
             suffix = f", {named}" if named else ""
-            self.unread.add(unread_line(f"{kind}{suffix}", is_silent=kind in SILENT))
+            self.skip(f"{kind}{suffix}", kind in SILENT)
 
     def end(self) -> Iterable[Thread]:
         self.flush()
@@ -110,7 +108,7 @@ class _Reader(Reader):
                 turns -= 1
                 if not turns:
                     break
-        self.thread.leave(leaving, self.unread)
+        self.thread.leave(leaving)
 
     def _compact(self, payload: JsonObject, place: str) -> None:
         thread = self.thread

@@ -12,7 +12,6 @@ from fdkvc.conversations.formats.agents import (
     Thread,
     agent_format,
     summary_of,
-    unread_line,
     whole_number,
 )
 from fdkvc.core.json_input import Fields, JsonObject, objects_of, of_kind
@@ -41,20 +40,20 @@ class _Reader(Reader):
     def read(self, line: JsonObject, place: str) -> None:
         data = of_kind(line.get("data"), dict)
         key = str(line.get("agentId") or data.get("parentToolCallId") or "")
-        if key not in self.threads:
-            self.threads[key] = Thread(f"subagent {clean_name(key)}")
-        thread = self.threads[key]
+        thread = self.threads.setdefault(
+            key, Thread(f"subagent {clean_name(key)}", self.unread)
+        )
         match {**data, "type": line.get("type")}:
             case {"type": "user.message", "content": str(text), "source": str(source)} if (
                 source
             ):
                 thread.attach(text, place)
             case {"type": "user.message", "content": str(text)}:
-                thread.say({"role": "user", "content": text}, place, self.unread)
+                thread.say({"role": "user", "content": text}, place)
             case {"type": "assistant.message", "content": str(text)}:
-                thread.say(_answer(text, data), place, self.unread)
+                thread.say(_answer(text, data), place)
             case {"type": "tool.execution_complete", "toolCallId": str()}:
-                thread.say(_result(data), place, self.unread)
+                thread.say(_result(data), place)
             case {"type": "system.message", "content": str(text)}:
                 self._prompt(thread, text, place)
             case {"type": "skill.invoked" | "system.notification", "content": str(text)}:
@@ -71,10 +70,10 @@ class _Reader(Reader):
                     f"{place}: {number:,} messages left, the file does not say which."
                 )
             case {"type": "session.context_cleared"}:
-                thread.leave({*thread.context}, self.unread)
+                thread.leave({*thread.context})
             case {"type": kind}:
                 is_silent = not str(kind).endswith(SPOKEN)
-                self.unread.add(unread_line(str(kind), is_silent=is_silent))
+                self.skip(kind, is_silent)
 
     def end(self) -> Iterable[Thread]:
         return self.threads.values()

@@ -11,7 +11,6 @@ from fdkvc.conversations.formats.agents import (
     Reader,
     agent_format,
     turns_of_answer,
-    unread_line,
 )
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.core.json_input import Fields, JsonObject, objects_of
@@ -39,14 +38,14 @@ class _Reader(Reader):
         match line:
             case {"$rewindTo": str(key)}:
                 first = min(self.numbers.get(key, [0]), default=0)
-                self.thread.leave({*self.thread.since(first)}, self.unread)
+                self.thread.leave({*self.thread.since(first)})
             case {"$set": {"messages": list(rows)}}:
                 self._replace(objects_of(rows), place)
             case {"id": str(key), "type": "user" | "gemini"}:
                 self._say(key, line, place)
             case _:
                 kind = line.get("type")
-                self.unread.add(unread_line(str(kind), is_silent=kind is None))
+                self.skip(kind, kind is None)
 
     def _say(self, key: str, line: JsonObject, place: str) -> None:
         """Add a record, or what it has more than when it was written before."""
@@ -94,7 +93,7 @@ class _Reader(Reader):
         if leaving and any(SESSION_CONTEXT not in str(turn["content"]) for _, turn in new):
             self.thread.compact(place, [turn for _, turn in new], stays)
         else:
-            self.thread.leave(leaving, self.unread)
+            self.thread.leave(leaving)
             for _, turn in new:
                 self.thread.add(turn, place)
         for number, (key, _) in enumerate(new, start=len(self.thread.messages) - len(new)):

@@ -6,18 +6,12 @@ for the user, lines with ``>`` are a tool's, and ``# aider chat started`` begins
 
 import re
 
-from fdkvc.conversations.formats.base import (
-    Dialogs,
-    Format,
-    Messages,
-    left_out,
-    places_of_sample,
-)
+from fdkvc.conversations.formats.base import Dialogs, Format, Messages, read_each
 from fdkvc.conversations.formats.chat import conversation
 from fdkvc.conversations.formats.messages import role_of_name
 from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import USERS, SkippedError
+from fdkvc.core.transcripts import USERS
 from fdkvc.core.unread import Unread, has_words
 
 AIDER = "# aider chat started"
@@ -67,14 +61,12 @@ def read(text: str, number: int, calls: bool) -> Dialogs:
     """Read a text; yield an error in place of each dialog that is too large."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
     chats = text.lstrip().split(f"\n{AIDER}")
-    unread = Unread(dict(left_out(len(chats), "dialog")))
-    for place in places_of_sample(len(chats)):
-        name = f"dialog {number + place}"
-        try:
-            yield conversation({}, name, [*_messages(chats[place], unread)], calls, unread)
-        except SkippedError as error:
-            yield error
-        unread = Unread()
+    yield from read_each(_chat, chats, "dialog", number, calls, Unread())
+
+
+def _chat(text: str, number: int, calls: bool) -> Dialogs:
+    unread = Unread()
+    yield conversation({}, f"dialog {number}", [*_messages(text, unread)], calls, unread)
 
 
 def _messages(text: str, unread: Unread) -> Messages:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from fdkvc.conversations.formats.agents import (
-    BOOKKEEPING,
     Reader,
     log_format,
     summary_of,
@@ -80,7 +79,7 @@ class _Reader(Reader):
             self._say(info, parts, place)
 
     def _say(self, info: JsonObject, parts: Sequence[JsonObject], place: str) -> None:
-        self.thread.say({"role": info.get("role"), "content": parts}, place, self.unread)
+        self.thread.say({"role": info.get("role"), "content": parts}, place)
         for part in parts:
             match part:
                 case {"callID": str(call), "state": {"time": {"compacted": int(moment)}}}:
@@ -91,7 +90,7 @@ class _Reader(Reader):
 
     def _compact(self, info: JsonObject, parts: Sequence[JsonObject], place: str) -> None:
         if info.get("error") or not info.get("finish"):
-            self.unread.add(BOOKKEEPING)
+            self.skip("compaction", True)
             return
         request = self.requests.get(str(info.get("parentID")), {})
         first = self.firsts.get(str(request.get("tail_start_id")), len(self.thread.messages))

@@ -10,7 +10,6 @@ from fdkvc.conversations.formats.agents import (
     Reader,
     agent_format,
     summary_of,
-    unread_line,
     whole_number,
 )
 from fdkvc.conversations.formats.messages import texts_in
@@ -56,8 +55,8 @@ class _Reader(Reader):
             case {"type": "compaction"}:
                 self._compact(line, place)
             case _:
-                kind = str(line.get("type"))
-                self.unread.add(unread_line(kind, is_silent=kind in SILENT))
+                kind = line.get("type")
+                self.skip(kind, kind in SILENT)
         self.parents[key], self.last = parent, key
         self.messages[key] = range(begin, len(self.thread.messages))
 
@@ -68,7 +67,7 @@ class _Reader(Reader):
                 message = {"role": "user", "content": f"Ran `{command}`:\n{output}"}
             case {"summary": str(summary)}:
                 message = {"role": "user", "content": summary}
-        self.thread.say(message, place, self.unread)
+        self.thread.say(message, place)
         match message.get("usage"):
             case {"totalTokens": int(tokens)}:
                 self.thread.use(tokens)
@@ -82,7 +81,7 @@ class _Reader(Reader):
         leaving = set[int]()
         for key in self.messages.keys() - stays:
             leaving.update(self.messages[key])
-        self.thread.leave(leaving, self.unread)
+        self.thread.leave(leaving)
 
     def _compact(self, line: JsonObject, place: str) -> None:
         stays = []

@@ -7,12 +7,12 @@ line of three or more ``-`` or ``=`` ends a dialog.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
-from fdkvc.conversations.formats.base import Dialogs, Format, left_out, places_of_sample
+from fdkvc.conversations.formats.base import Dialogs, Format, read_each
 from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import SkippedError, Transcript, Turn, clean, clean_name
+from fdkvc.core.transcripts import Transcript, Turn, clean, clean_name
+from fdkvc.core.unread import Unread
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
 Turns = list[tuple[str, list[str]]]
@@ -59,18 +59,12 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
                 f"line {line_number} has no speaker: begin it with a name and a colon, as in "
                 "'User: hello'"
             )
-    unread = left_out(len(dialogs), "dialog")
-    for place in places_of_sample(len(dialogs)):
-        try:
-            yield _dialog(f"dialog {number + place}", dialogs[place], unread)
-            unread = []
-        except SkippedError as error:
-            yield error
+    yield from read_each(_dialog, dialogs, "dialog", number, calls, Unread())
 
 
-def _dialog(name: str, turns: Turns, unread: Sequence[tuple[str, int]]) -> Transcript:
+def _dialog(turns: Turns, number: int, calls: bool) -> Dialogs:
     spoken = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
-    return Transcript(name, tuple(spoken), unread=tuple(unread))
+    yield Transcript(f"dialog {number}", tuple(spoken))
 
 
 FORMAT = Format(

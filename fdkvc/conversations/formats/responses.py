@@ -27,6 +27,9 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread, has_words, is_thinking
 from fdkvc.core.words import name_list
 
+SPEAKERS = name_list("system user assistant tool_result")
+"""Types of items that Grok writes as messages."""
+
 PICTURE = "image_generation_call"
 """A call whose result is no text."""
 
@@ -75,6 +78,9 @@ def turns_of_items(items: Iterable[Placed], unread: Unread, of_log: bool = False
     turn: tuple[Fields, str] | None = None  # the assistant's, which calls may still join
     for item, location in items:
         kind = "message" if "role" in item else str(item.get("type", "message"))
+        if kind in SPEAKERS:
+            item = restated(item, "type", role=kind)
+            kind = "message"
         if kind == "agent_message":  # what another agent answers
             item = restated(item, "content", output=item.get("content"))
             kind = "agent_message_output"
