@@ -29,6 +29,8 @@ class Family:
     """Whether the config has a `Multipliers`."""
     window: int | None = None
     """Tokens that attention sees where the config does not say; None for all."""
+    tied: bool = False
+    """Whether the logits use the embeddings where the config does not say."""
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -36,7 +38,7 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": Family(window=4096),
     "qwen2": Family(biases=True, halves_in_files=True),  # Qwen 2 and 2.5
     "qwen3": Family(head_norms=True, halves_in_files=True),
-    "smollm3": Family(unrotated_layers=4),
+    "smollm3": Family(unrotated_layers=4, tied=True),
     "granite": Family(multipliers=True),
 }
 """The families that are read, by ``model_type`` in the config."""
@@ -96,7 +98,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         epsilon=_number(config, "rms_norm_eps", 1e-6, float),
         theta=theta,
         stretch=stretch,
-        tied=bool(config.get("tie_word_embeddings", False)),
+        tied=bool(config.get("tie_word_embeddings", family.tied)),
     )
     if shape.heads % shape.kv_heads or shape.head_width % 2:
         raise ValueError(

@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -49,6 +49,9 @@ from fdkvc.models.numpy.text_cache import (
 )
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
 from fdkvc.policies import Policy
+
+COMPUTED = "rotary_emb.inv_freq", "rope_freqs.weight"
+"""Ends of names of arrays that follow from the config."""
 
 OWN_MODELS = "FDKVC_MODELS"
 """The environment variable with the paths of a user's models, one a line; `fdkvc app` sets it."""
@@ -244,6 +247,7 @@ def load_decoder(
             layers.append(layer)
     embeddings, last = (matrices[name].result() for name in (first, final))
     norm = weights.take("model.norm.weight", shape.width) / np.float32(scales.logits_scaling)
+    weights.check_all_read()
     if scales.embedding_multiplier != 1:
         embeddings = embeddings * np.float32(scales.embedding_multiplier)
         if shape.tied:
@@ -264,6 +268,7 @@ class _Weights:
     shape: Shape
     family: Family
     scales: Multipliers
+    names_read: set[str] = field(default_factory=set)
 
     def take(self, name: str, *size: int) -> Floats:
         self._check(name, size)
@@ -274,12 +279,21 @@ class _Weights:
         return self.arrays.blocks(name)
 
     def _check(self, name: str, size: tuple[int, ...]) -> None:
+        self.names_read.add(name)
         array = self.arrays.arrays.get(name)
         if array is None:
             raise ValueError(f"its weights lack {name}")
         shape = array.shape
         if shape != size:
             raise ValueError(f"{name} has shape {shape}, but the model's sizes say {size}")
+
+    def check_all_read(self) -> None:
+        """Raise a ValueError for an array that the model would be computed without."""
+        for name in sorted(self.arrays.arrays.keys() - self.names_read):
+            if not name.endswith(COMPUTED) and name != "lm_head.weight":
+                raise ValueError(
+                    f"it has the array {name[:80]!r}, which its config.json has no place for"
+                )
 
     def layer(self, number: int, rotates: bool) -> Layer:
         place = f"model.layers.{number}"

@@ -106,7 +106,7 @@ def check_loaded(loaded: Mapping[str, Any]) -> None:
 def all_finite(array: Any) -> bool:
     """Whether no number of an array is infinite or undefined."""
     # What is not makes the sum so, and the sum takes no memory; it may overflow itself.
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
 
 

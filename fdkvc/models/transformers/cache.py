@@ -255,7 +255,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 'choose decides="layer", or load the model with attn_implementation="sdpa"'
             )
         self._decides = decides
-        self.recorded_layers = self.decided if record is True else tuple(record or ())
+        layers = [] if isinstance(record, bool) else [*record]
+        if not {*layers} <= {*self.decided}:
+            raise ValueError(
+                f"record is {layers}, but must name layers that the policy decides for: "
+                f"{', '.join(map(str, self.decided))}"
+            )
+        self.recorded_layers = self.decided if record is True else tuple(layers)
         self._config = model.config
         self.rotations: Mapping[int, Rotation] = {}
         if positions == "slots":
@@ -320,6 +326,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
     def refuse_text(self, tokens: int) -> None:
         """Raise a ValueError on a text of so many tokens, which cannot begin with those seen."""
+        if not tokens:
+            raise ValueError("this text has no tokens to read: give it one at least")
         raise ValueError(
             f"this text has {count(tokens, 'token')}, but its PolicyCache has already read "
             f"{self.seen:,}: give the whole text so far, or make a new cache for another text"
@@ -709,8 +717,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
 
         Raises a LookupError if they were not recorded.
         """
-        if not self.recorded_layers:
-            raise LookupError("this cache records nothing: make one with record=True")
+        if not any(name == recorded for recorded, _ in self._recorded):
+            raise LookupError(f"this cache has recorded no {name}: make one with record=True")
         parts = [self._recorded[name, layer] for layer in self.recorded_layers]
         return np.stack([np.concatenate(part, axis=1) for part in parts])
 

@@ -141,11 +141,16 @@ def replaced(old: bytes, new: bytes) -> Callable[[Path], object]:
     return change
 
 
-def with_infinity(folder: Path) -> None:
-    content = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(content[:-4] + np.float32(np.inf).tobytes())
+def with_infinities(*numbers: float) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        content = (folder / "model.safetensors").read_bytes()
+        end = np.array(numbers, np.float32).tobytes()
+        (folder / "model.safetensors").write_bytes(content[: -len(end)] + end)
+
+    return change
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -161,9 +166,11 @@ def with_infinity(folder: Path) -> None:
         (changed(hidden_size=None), "config.json is None, but must be a whole"),
         (changed(hidden_size=32), "but the model's sizes say"),
         (changed(num_hidden_layers=3), "its weights lack model.layers.2."),
+        (changed(num_hidden_layers=1), "it has the array 'model.layers.1.input_layernorm.weight'"),
         (lambda folder: write_model(folder, vocab_size=200), "tokenizer.json has the token 299"),
         (replaced(b'"F32"', b'"I32"'), "has numbers of the type I32, but must"),
-        (with_infinity, "holds a number that is not finite"),
+        (with_infinities(np.inf), "holds a number that is not finite"),
+        (with_infinities(np.inf, -np.inf), "holds a number that is not finite"),
     ],
 )
 def test_a_broken_folder_is_refused_in_one_sentence(

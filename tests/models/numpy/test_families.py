@@ -151,6 +151,25 @@ def test_what_a_family_lacks_is_refused(tmp_path: Path) -> None:
         assert_one_sentence(refused.value)
 
 
+def test_an_older_folder_of_smollm3_does_not_say_that_it_is_tied(tmp_path: Path) -> None:
+    write_family(tmp_path / "model", "smollm3")
+    config = tmp_path / "model" / "config.json"
+    known = json.loads(config.read_text())
+    assert transformers.SmolLM3Config().tie_word_embeddings
+    del known["tie_word_embeddings"]
+    config.write_text(json.dumps(known))
+    assert load_language_model(tmp_path / "model").decoder.shape.tied
+
+
+def test_a_bias_that_no_config_mentions_is_not_left_out(tmp_path: Path) -> None:
+    write_family(tmp_path / "model", "qwen2")
+    config = tmp_path / "model" / "config.json"
+    known = json.loads(config.read_text())
+    config.write_text(json.dumps(known | {"model_type": "llama"}))
+    with pytest.raises(ValueError, match=r"it has the array '.*k_proj\.bias', which its config"):
+        load_language_model(tmp_path / "model")
+
+
 def test_a_text_is_no_longer_than_the_window(tmp_path: Path) -> None:
     write_family(tmp_path / "model", "mistral")
     config = tmp_path / "model" / "config.json"

@@ -332,6 +332,23 @@ def test_a_layer_has_no_more_slots_than_its_budget(llama: Any) -> None:
     assert slots[0] > slots[1] > slots[2]
 
 
+@pytest.mark.parametrize("record", [[3], [-1], [0, 7]])
+def test_only_layers_that_there_are_can_be_recorded(llama: Any, record: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"record is .*, but must name layers .*: 0, 1, 2"):
+        PolicyCache(read_policy("h2o"), 4, llama, record=record)
+
+
+def test_a_text_without_tokens_is_refused_in_a_sentence(llama: Any) -> None:
+    cache = PolicyCache(read_policy("h2o"), 4, llama)
+    with pytest.raises(ValueError, match="this text has no tokens to read"):
+        llama.generate(text(0), **{CACHE: cache}, max_new_tokens=1)
+
+
+def test_what_is_not_recorded_is_named(llama: Any) -> None:
+    with pytest.raises(LookupError, match="has recorded no keys"):
+        PolicyCache(read_policy("h2o"), 4, llama, record=True).recorded("keys")
+
+
 def test_recorded_vectors_are_those_of_the_models_attention() -> None:
     model = made("gemma3", "eager")  # its logits are not divided by the root of the width
     cache, ids = PolicyCache(read_policy("h2o"), 4, model, record=True), text(7)
