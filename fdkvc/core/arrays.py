@@ -113,7 +113,10 @@ def check_surprisal(surprisal: ArrayLike, tokens: int) -> Floats:
 
 def check_whole(name: str, column: ArrayLike, tokens: int) -> Ints:
     """Return whole numbers of the tokens (N,), or raise a ValueError that names them."""
-    checked = np.asarray(column)
+    try:
+        checked = np.asarray(column)
+    except ValueError:  # of lists of different lengths
+        checked = np.array(None)
     if checked.shape != (tokens,) or not np.issubdtype(checked.dtype, np.integer):
         raise ValueError(f"{name} must be {tokens} whole numbers, one for each token")
     return checked.astype(np.intp)

@@ -93,7 +93,7 @@ class Parameter:
     def accepts(self, value: object, kind: type) -> bool:
         """Whether `value` has the type and is in the valid range."""
         if self.choices:
-            return value in self.choices
+            return value in [*self.choices]  # a list, since the value may have no hash
         if self.pattern:
             return isinstance(value, str) and re.fullmatch(self.pattern, value) is not None
         whole_or_real = numbers.Integral if kind is int else numbers.Real
@@ -334,8 +334,8 @@ def check_parameter(name: str, declared: Parameter, value: object, kind: type) -
         raise ValueError(f"{name} is {value!r}, but must be {declared.allowed(kind)}")
 
 
-def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> None:
-    """Raise a ValueError unless `value` is a whole number from `low` to `high`.
+def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> int:
+    """Return a whole number from `low` to `high`, also one of NumPy; else raise a ValueError.
 
     Examples
     --------
@@ -344,6 +344,7 @@ def check_count(name: str, value: Any, low: int = 1, high: float = math.inf) -> 
     ValueError: budget is 0, but must be a whole number of at least 1
     """
     check_parameter(name, Parameter(name, "", low=low, high=high), value, int)
+    return int(value)
 
 
 def check_most(

@@ -58,13 +58,12 @@ class OnlineCache:
     """
 
     def __init__(self, policy: Policy, budget: int) -> None:
-        check_count("budget", budget)
         if "future" in policy.looks_at:
             raise ValueError(
                 f"{policy.label} looks at the future of the dialog, which a stream does not have"
             )
         self.policy = policy
-        self.budget = budget
+        self.budget = check_count("budget", budget)
         self.fed = 0
         self._state: State | None = None
         self._turns = 0

@@ -208,9 +208,8 @@ def simulate(
     >>> trace.kept_tokens[0, 0].tolist()
     [28, 29, 30, 31]
     """
-    check_count("budget", budget)
     rows, tokens, head_dimension = dialogs.keys.shape
-    budget = policy.capacity(budget, tokens)
+    budget = policy.capacity(check_count("budget", budget), tokens)
     nothing = initial_state(
         policy, rows, budget, head_dimension, dialogs.layers, dialogs.heads
     )

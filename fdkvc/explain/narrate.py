@@ -274,6 +274,9 @@ def _describe_protection(view: TurnView, step: Step) -> str:
         return "no entry is protected"
     verb = "is" if protected == 1 else "are"
     words = f"{protected:,} of {_entries(stood)} {verb} protected{view.tally(view.protected)}"
+    rules = [rule for rule in view.policy.steps if rule.kind == "protect"]
+    if len(rules) > 1:
+        words = f"by all rules together, {words}"
     spared = int((view.protected & ~view.kept_by_score).sum())
     return f"{words}; by score alone {spared or 'none'} of them would be evicted"
 

@@ -66,6 +66,7 @@ class Learned(WindowedPolicy):
     channels = ("age", "repeated")
     ties = UNIT_SCALE
     quantity_names: ClassVar[Mapping[str, str]] = {
+        "repeated": "repetition",
         "word": "kind of word",
         "position": "place in the turn",
     }

@@ -1,5 +1,6 @@
 """Regions: priority and decay by who or what wrote a token."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ _NAMES = {
 def _priority(kind: str) -> Any:
     return parameter(
         1.0,
-        f"Priority, {kind}",
+        f"Priority of {_NAMES[kind]}",
         f"What a new token of {_NAMES[kind]} is worth.",
         low=0,
         high=1000,
@@ -33,7 +34,7 @@ def _priority(kind: str) -> Any:
 def _half_life(default: float, kind: str) -> Any:
     return parameter(
         default,
-        f"Half-life, {kind}",
+        f"Half-life of {_NAMES[kind]}",
         f"Tokens after which a token of {_NAMES[kind]} is worth half.",
         low=0,
         high=1e6,
@@ -63,6 +64,7 @@ class Regions(Policy):
     )
     source = "after Matam and Kim 2026, MemDecay"
     looks_at: ClassVar[Looks] = ("positions", "kinds")
+    quantity_names: ClassVar[Mapping[str, str]] = {"priority": "logarithm of the priority"}
     ties = EXACT
     steps: ClassVar[Steps] = (
         Step(

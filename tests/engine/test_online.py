@@ -161,3 +161,5 @@ def test_who_says_which_word_is_told_with_each_turn() -> None:
     assert kept == [[0, 1, 4, 5], [0, 3, 4, 5]]
     with pytest.raises(ValueError, match="words must be 2 whole numbers"):
         cache.feed(**vectors, words=np.array([0.5, 1]), speakers=np.zeros(2, int))
+    with pytest.raises(ValueError, match="words must be 2 whole numbers"):
+        cache.feed(**vectors, words=[[1], [1, 2]], speakers=np.zeros(2, int))

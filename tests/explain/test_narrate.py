@@ -73,6 +73,17 @@ def test_protection_spares_what_the_places_of_the_turn_would_not_hold(
     assert story.sentence == f"{words} of them would be evicted."
 
 
+def test_a_rule_among_several_is_not_said_to_protect_what_the_others_do() -> None:
+    dialogs = plain_dialog([[1.0]] * 9)
+    trace = simulate(read_policy("sinks(window(knorm), n=1)"), dialogs, 4)
+    stories = [story for story in narrate(trace, dialogs, 0, 8) if story.step.kind == "protect"]
+    assert [story.step.name for story in stories] == ["Window", "Sinks"]
+    assert {story.sentence for story in stories} == {
+        "By all rules together, 3 of 5 entries are protected; by score alone 1 of them would be "
+        "evicted."
+    }
+
+
 def test_a_score_of_nothing_has_no_sign() -> None:
     dialogs = generate(SCENARIOS["mixed"], seed=7)
     trace = simulate(policy_named("scissorhands"), dialogs, budget=56)

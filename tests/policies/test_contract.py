@@ -17,7 +17,7 @@ from fdkvc.core.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import initial_state, simulate, take_turn
 from fdkvc.engine.trace import Rule, Status, Trace
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy
+from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.by_row import ByRow, by_row
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
@@ -467,6 +467,25 @@ def test_a_budget_must_be_a_whole_number_of_at_least_1(budget: Any) -> None:
         with pytest.raises(ValueError) as refusal:  # noqa: PT011 the sentence is compared
             use()
         assert str(refusal.value) == sentence
+
+
+@pytest.mark.parametrize("name", ["fifo", "h2o", "pyramid(blocks(tova, size=2))"])
+def test_a_budget_may_be_a_whole_number_of_numpy(name: str) -> None:
+    policy = read_policy(name)
+    dialogs = generate(SCENARIOS["shift"])
+    budget: Any = np.int64(8)
+    trace = simulate(policy, dialogs, budget)
+    assert type(trace.budget) is int
+    np.testing.assert_array_equal(trace.kept_tokens, simulate(policy, dialogs, 8).kept_tokens)
+    vectors = np.eye(9)
+    cache = OnlineCache(policy, budget)
+    turn = cache.feed(queries=vectors, keys=vectors, values=vectors, embeddings=vectors)
+    assert 0 < len(turn.kept_tokens) <= 8  # a page that is not full wastes a slot
+
+
+def test_a_choice_that_is_a_list_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match=r"speaker is .'user'., but must be one of nobody, user"):
+        wrapped("whitelist", policy_named("fifo"), speaker=["user"])  # type: ignore[arg-type]
 
 
 def test_no_hyperparameter_is_named_like_another_part_of_a_link() -> None:
