@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, ClassVar, Unpack
 
 import pandas as pd
 
-from fdkvc.core.words import count, decimal, p_value, short
+from fdkvc.core.words import count, decimal, listed, p_value, short, uncapitalized
 from fdkvc.engine.metrics import METRICS, late_metric
-from fdkvc.paper.benchmark import ADAPTATION, Benchmark, Results, run_benchmark
+from fdkvc.paper.benchmark import (
+    ADAPTATION,
+    Benchmark,
+    Results,
+    late_metrics,
+    run_benchmark,
+)
 from fdkvc.paper.replication import tables
 from fdkvc.paper.replication.cells import (
     MeasuredTable,
@@ -106,6 +113,7 @@ class BenchmarkRun(Run):
         parts = [
             facts_text(means, by_source[BENCHMARK], ["scenario", "policy"]),
             facts_text(turns, by_source[ADAPTATION], ["policy"]),
+            undefined_text(self.results),
             _paired_text(self.results, self.baseline),
             _latency_text(self.study),
         ]
@@ -203,7 +211,9 @@ class SweepRun(Run):
     def text(self) -> str:
         dialogs = count(self.settings.dialogs, "dialog")
         title = f"{self.settings.scenario.label}, last turns of {dialogs}, means"
-        return facts_text(title, facts(self.results, self.settings.parameter), ["policy"])
+        measured = facts(self.results, self.settings.parameter)
+        parts = [facts_text(title, measured, ["policy"]), undefined_text(self.results)]
+        return "\n\n".join(filter(None, parts))
 
 
 def finished(results: Results) -> dict[str, int] | None:
@@ -263,6 +273,22 @@ def facts_text(title: str, measured: Sequence[Fact], rows: Sequence[str]) -> str
     if any(fact.metric == "late_alignment" and fact.published for fact in measured):
         note += "\n\n" + ALIGNMENT
     return f"{title}:\n{note}\n\n{grid.text(grouped=len(rows) > 1)}"
+
+
+def undefined_text(results: Results) -> str:
+    """Name the metrics that some dialogs of a scenario have no value of; "" if there are none."""
+    benchmark = results.benchmark
+    policy = benchmark.names[0]
+    undefined = []
+    for scenario, name in product(benchmark.scenarios, late_metrics(benchmark)):
+        values = results.values(scenario.key, policy, name)
+        if (
+            values is None
+            and scenario.key in results.reported
+            and results.dialogs(scenario.key)
+        ):
+            undefined.append(f"{uncapitalized(late_metric(name).label)} on {scenario.label}")
+    return f"Without a value in every dialog: {listed(undefined)}." if undefined else ""
 
 
 def metric_name(name: str) -> str:

@@ -20,12 +20,13 @@ from fdkvc.engine.metrics import metrics_of
 from fdkvc.paper import study
 from fdkvc.paper.benchmark import Benchmark, run_benchmark
 from fdkvc.paper.claims import CLAIMS
-from fdkvc.paper.page.ablation import ABLE, sweep_command, values_of
+from fdkvc.paper.page.ablation import ABLE, effects_sentence, sweep_command, values_of
 from fdkvc.paper.page.choices import DIALOGS_HERE
 from fdkvc.paper.page.claims import FAILING_FIRST, by_subject
 from fdkvc.paper.page.sections import SECTION
 from fdkvc.paper.replication.claims import claim_results
 from fdkvc.paper.replication.finding import CHOICES, changed_verdicts, finding
+from fdkvc.paper.results import BenchmarkRun, SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import run_study
 from fdkvc.paper.sweep import Sweep, read_values, suggested_values, sweepable
@@ -417,6 +418,18 @@ def test_the_values_that_are_suggested_can_be_read(key: str) -> None:
     for name in sweepable(key):
         suggested = suggested_values(key, name)
         assert read_values(values_of(key, name).default, key, name, 7) == suggested
+
+
+def test_a_metric_that_is_undefined_in_a_scenario_is_named() -> None:
+    # No topic returns in Topic Shift.
+    shift = SCENARIOS["shift"]
+    metrics = ("retention", "return_recall")
+    sweep = Sweep(scenario=shift, metrics=metrics[1:], dialogs=2)
+    run = SweepRun.measure(sweep, workers=1)
+    words = "Without a value in every dialog: return recall on Topic Shift."
+    assert run.text == effects_sentence([run]) == words
+    benchmark = Benchmark((shift, SCENARIOS["return"]), metrics=metrics, dialogs=2)
+    assert words in BenchmarkRun(run_study(benchmark, is_whole=False, workers=1)).text
 
 
 def test_the_command_of_a_sweep_has_all_digits_of_a_value() -> None:

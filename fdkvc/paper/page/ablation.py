@@ -17,7 +17,7 @@ from fdkvc.paper.benchmark import Results
 from fdkvc.paper.page.figures import sweep_chart
 from fdkvc.paper.page.past import Kind, Past
 from fdkvc.paper.published import ABLATED_POLICY, ABLATED_SCENARIO, published_sweep
-from fdkvc.paper.results import SweepRun
+from fdkvc.paper.results import SweepRun, undefined_text
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.sweep import Number, Sweep, read_values, suggested_values, sweepable
 from fdkvc.policies import read_policy, synthetic_policies
@@ -212,6 +212,8 @@ def effects_sentence(runs: Sequence[SweepRun]) -> str:
 
     At its highest and lowest mean, and at the default and the value before it.
     """
+    if runs[0].table.empty:
+        return undefined_text(runs[0].results)
     means_of_first = runs[0].table.groupby("metric")["mean"]
     metric = late_metric(str((means_of_first.max() - means_of_first.min()).idxmax()))
     sentences = []
