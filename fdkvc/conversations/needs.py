@@ -67,10 +67,11 @@ PATTERNS = name_set("glob globs include pattern patterns regex")
 """Words in the names of parameters that are searched for as the words of a search command."""
 
 COMMON_FILES = name_set(
-    "agents.md cargo.toml claude.md dockerfile go.mod makefile mix.exs mix.lock package.json "
-    "pyproject.toml readme.md setup.py tsconfig.json"
+    "__pycache__ agents.md cargo.toml claude.md d3.js dockerfile express.js go.mod makefile "
+    "mix.exs mix.lock next.js node.js node_modules nuxt.js package.json pyproject.toml react.js "
+    "readme.md setup.py three.js tsconfig.json vue.js"
 )
-"""Names of files that most projects have."""
+"""Names of files and folders that most projects have, and names of libraries that look so."""
 
 COMMANDS = name_set("bash cmd command commands")
 """Words in the names of parameters for shell commands."""

@@ -152,22 +152,12 @@ def read_dialogs(
     texts = [row for row in FORMATS.values() if row.field is None and not row.recognizes]
     by_name = next((format for format in texts if ending in format.endings), None)
     log = None if by_name else _log_format(text)
-    if log is not None:
-        dialogs = list(log.read(text, 0, calls))
-        reading = ""
-    elif by_name or not text.lstrip().startswith(("{", "[")):
-        if not by_name and ending in markdown.FORMAT.endings:
-            raise ValueError(
-                "the file names no speakers: begin each turn with a heading, such as '## User' and "
-                "'## Assistant'"
-            )
-        if not by_name and ending in endings():
-            raise ValueError("line 1 is not JSON: the file must begin with { or [")
-        if not by_name and ending in TABLES:
-            raise ValueError(
-                f"a .{ending} file is not read: give JSON, or text in a .txt file"
-            )
-        dialogs = list((by_name or texts[0]).read(text, 0, calls))
+    text_format = by_name or log
+    if text_format is None and not text.lstrip().startswith(("{", "[")):
+        _check_ending(ending)
+        text_format = texts[0]
+    if text_format is not None:
+        dialogs = list(text_format.read(text, 0, calls))
         reading = ""
     else:
         check_structure(text.encode())
@@ -182,6 +172,19 @@ def read_dialogs(
     transcripts[0] = replace(transcripts[0], reading=reading)
     names = different_names([dialog.name for dialog in transcripts])
     return tuple(map(Transcript.with_name, transcripts, names)), skipped
+
+
+def _check_ending(ending: str) -> None:
+    """Raise a ValueError if a file's name promises no text whose lines name their speakers."""
+    if ending in markdown.FORMAT.endings:
+        raise ValueError(
+            "the file names no speakers: begin each turn with a heading, such as '## User' and "
+            "'## Assistant'"
+        )
+    if ending in endings():
+        raise ValueError("line 1 is not JSON: the file must begin with { or [")
+    if ending in TABLES:
+        raise ValueError(f"a .{ending} file is not read: give JSON, or text in a .txt file")
 
 
 def read_sessions(content: bytes, name: str = "") -> tuple[Session, ...]:

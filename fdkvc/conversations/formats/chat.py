@@ -375,11 +375,9 @@ def has_messages(value: Any) -> bool:
     return all(is_message(item) and not field_of(item, PARENTS) for item in first_objects)
 
 
-LABEL = "chat messages (OpenAI, Anthropic, Bedrock, AI SDK, LangChain)"
-
 FORMAT = chat_format(
     "chat",
-    LABEL,
+    "chat messages (OpenAI, Anthropic, Bedrock, AI SDK, LangChain)",
     "messages",
     names=("id", "title"),
     recognizes=lambda value: has_messages(value["messages"]),

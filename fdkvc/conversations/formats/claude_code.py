@@ -164,21 +164,23 @@ class _Reader(Reader):
                     self.unread.add(f"line marked {mark!r}")
                 else:
                     return self._say(message, line, place, agent)
-            case {"type": "attachment", "attachment": dict(attached)} if line.get(
-                "isMeta"
-            ) is not True and _waited(attached):
-                message = {"role": "user", "content": attached["prompt"]}
-                return self._say(message, line, place, agent)
-            case {"type": "attachment", "attachment": dict(attached)} if attached_text(
-                attached
-            ):
-                return agent.put_back(partial(agent.attach, attached_text(attached), place))
+            case {"type": "attachment"}:
+                return self._attach(line, place, agent)
             case _:
-                if kind == "attachment":
-                    name = attached_name(_field(line, "attachment", dict))
-                    agent.put_back(partial(agent.attach_name, name))
                 named = f"{kind}, {subtype}" if isinstance(subtype, str) else str(kind)
                 self.skip(named, named in SILENT)
+        return []
+
+    def _attach(self, line: JsonObject, place: str, agent: _Agent) -> list[int]:
+        """Add what the agent put into the context; return its messages."""
+        attached = _field(line, "attachment", dict)
+        if line.get("isMeta") is not True and _waited(attached):
+            message = {"role": "user", "content": attached["prompt"]}
+            return self._say(message, line, place, agent)
+        if text := attached_text(attached):
+            return agent.put_back(partial(agent.attach, text, place))
+        agent.put_back(partial(agent.attach_name, attached_name(attached)))
+        self.skip("attachment", False)
         return []
 
     def _say(

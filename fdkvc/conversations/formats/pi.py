@@ -9,10 +9,10 @@ leaves the context.
 from fdkvc.conversations.formats.agents import (
     Reader,
     agent_format,
+    message_text,
     summary_of,
     whole_number,
 )
-from fdkvc.conversations.formats.messages import texts_in
 from fdkvc.core.json_input import JsonObject
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
@@ -48,10 +48,8 @@ class _Reader(Reader):
                 self._say(message, place)
             case {"type": "branch_summary", "summary": str(summary)}:
                 self.thread.attach(summary, place)
-            case {"type": "custom_message", "content": str(content)}:
-                self.thread.attach(content, place)
-            case {"type": "custom_message", "content": list(parts)}:
-                self.thread.attach("\n".join(texts_in(parts)), place)
+            case {"type": "custom_message"}:
+                self.thread.attach(message_text(line), place)
             case {"type": "compaction"}:
                 self._compact(line, place)
             case _:

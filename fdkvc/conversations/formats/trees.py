@@ -1,6 +1,6 @@
 """Messages that name their parents: of each tree, the branch that was open last is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
@@ -30,10 +30,15 @@ def field_of(owner: JsonObject, names: Sequence[str]) -> str:
     return next((named[name] for name in names if named.get(name)), "")
 
 
-def branch_to(leaf: str, parents: Mapping[str, str], place: str) -> list[str]:
-    """Return the ids from the root to a leaf; a ValueError if they go in a circle."""
+def branch_to(
+    leaf: str, parents: Mapping[str, str], place: str, known: Container[str] = ()
+) -> list[str]:
+    """Return the ids from the root, or after one that is known, to a leaf.
+
+    Raises a ValueError if they go in a circle.
+    """
     path: dict[str, None] = {}
-    while leaf in parents:
+    while leaf in parents and leaf not in known:
         if leaf in path:
             raise ValueError(f"{place}: message {clean_name(leaf)!r} is its own ancestor")
         path[leaf] = None
@@ -60,16 +65,9 @@ def branches(
     roots: dict[str, str] = {}  # by message; those of one missing parent are one tree
     ends: dict[str, str] = {}  # the last message of each tree
     for key in named:
-        path: dict[str, None] = {}
-        parent = key
-        while parent in parents and parent not in roots:
-            if parent in path:
-                raise ValueError(
-                    f"{place}: message {clean_name(parent)!r} is its own ancestor"
-                )
-            path[parent] = None
-            parent = parents[parent]
-        root = roots.get(parent) or parent or [*path][-1]
+        path = branch_to(key, parents, place, roots)
+        parent = parents[path[0]] if path else key
+        root = roots.get(parent) or parent or path[0]
         roots.update(dict.fromkeys(path, root))
         ends[root] = key
     if leaf in named:
