@@ -296,10 +296,9 @@ def find_card(
     `lengths` are the tokens of the dialogs, counted as `unit` says, `least_lengths` those that no
     clearing of results removes. With `own_tokens`, they are those of the model of this shape.
     """
-    table, arguments = tables
     tokens = float(np.mean(lengths))
     by_name = {row.name: row for row in usable(policies)}
-    values = needed_values(arguments)
+    values = needed_values(tables[1])
     values = values[values.policy.isin([*by_name])]
     candidates = []
     worded = []
@@ -307,13 +306,13 @@ def find_card(
         policy = by_name[str(name)]
         shares = kept_shares(rows)
         reading = None if read is None else read.scores.get(policy.name)
-        candidate = _sized_way(policy, shares, smallest_enough(shares, target), tokens)
-        candidate = _with_costs(candidate, table, arguments, least_lengths)
+        size = smallest_enough(shares, target)
+        candidate = _sized_way(policy, size, shares, tokens, tables, least_lengths)
         candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         worded.append(candidate)
         if read is not None and policy.name in read.sizes:
-            candidate = _sized_way(policy, shares, read.sizes[policy.name], tokens)
-            candidate = _with_costs(candidate, table, arguments, least_lengths)
+            size = read.sizes[policy.name]
+            candidate = _sized_way(policy, size, shares, tokens, tables, least_lengths)
             candidate = replace(candidate, reading=reading, sized_by_model=True)
         candidates.append(candidate)
     candidates.sort(key=_order)
@@ -347,33 +346,36 @@ def find_card(
 
 
 def _sized_way(
-    policy: Policy, shares: Mapping[int, float], size: int | None, tokens: float
+    policy: Policy,
+    size: int | None,
+    shares: Mapping[int, float],
+    tokens: float,
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    least_lengths: Sequence[int],
 ) -> Way:
-    """Return a way at its size, or else at the size at which it keeps most."""
+    """Return a way at its size, or else at the size at which it keeps most.
+
+    It says what it loses, reads again and leaves to others then.
+    """
     tried = size or max(shares, key=shares.__getitem__)
-    recall = shares.get(tried, math.nan)
-    stored = policy.slots(tried, 1, 1)
-    return Way(policy.name, size, recall, min(float(stored), tokens), tried)
-
-
-def _with_costs(
-    candidate: Way, table: pd.DataFrame, arguments: pd.DataFrame, least_lengths: Sequence[int]
-) -> Way:
-    """Return a way with what it loses, reads again and leaves to others at its size."""
-    name = candidate.policy
-    size = candidate.tried
-    needs = arguments[(arguments.policy == name) & (arguments.budget == size)]
-    rows = table[(table.policy == name) & (table.budget == size)]
+    needs, rows = (
+        table[(table.policy == policy.name) & (table.budget == tried)]
+        for table in reversed(tables)
+    )
     reread = rows[rows.metric == REREAD].value.mean()
     refused = rows[rows.metric == REFUSED].value.mean()
-    clears = read_policy(name).clears_results and len(least_lengths)
-    return replace(
-        candidate,
+    clears = policy.clears_results and len(least_lengths)
+    return Way(
+        policy.name,
+        size,
+        shares.get(tried, math.nan),
+        min(float(policy.slots(tried, 1, 1)), tokens),
+        tried,
         forgets=forgets_most(needs),
         values=ValueCount.of(needs),
-        reread=reread if read_policy(name).reads_again else math.nan,
+        reread=reread if policy.reads_again else math.nan,
         refused=0.0 if math.isnan(refused) else refused,
-        uncleared=float(np.mean(np.array(least_lengths) > size)) if clears else 0.0,
+        uncleared=float(np.mean(np.array(least_lengths) > tried)) if clears else 0.0,
     )
 
 
@@ -522,8 +524,10 @@ def promised(
             size = smallest_enough(shares, target)
             if size is not None:
                 slots = float(min(size, tokens))
-                refused = candidate.refused
-                chosen.append(Way(name, size, shares[size], slots, size, refused=refused))
+                recall = shares[size]
+                chosen.append(
+                    replace(candidate, size=size, tried=size, slots=slots, recall=recall)
+                )
         choice = chosen_way(sorted(chosen, key=_order), tokens)
         # The half that needs most would be told of, but would choose nothing.
         if choice is None:

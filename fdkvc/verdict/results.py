@@ -201,21 +201,24 @@ class ReplayRun(Run):
         return self.recordings[0].source
 
     @property
+    def _encoding(self) -> Encoding | None:
+        """What counts tokens; None for words, or vectors of a model."""
+        return getattr(self.recordings, "encoding", None)
+
+    @property
     def encoding(self) -> str | None:
-        """The place of the tokenizer that counts tokens; None for words, or vectors of a model."""
-        encoding = getattr(self.recordings, "encoding", None)
-        place = None if encoding is None else encoding.place
+        """The place of the tokenizer that counts tokens."""
+        place = None if self._encoding is None else self._encoding.place
         return TOKENIZER if isinstance(place, bytes) else place
 
     @property
     def unit(self) -> str:
         """Whose tokens sizes are."""
-        encoding = getattr(self.recordings, "encoding", None)
-        return WORDS_OF if encoding is None else encoding.name
+        return WORDS_OF if self._encoding is None else self._encoding.name
 
     def counts_as(self, shape: ModelShape) -> bool:
         """Whether tokens are those of the model of a shape, as far as is known."""
-        encoding = getattr(self.recordings, "encoding", None)
+        encoding = self._encoding
         if encoding is None:
             return False
         if not shape.vocabulary:
@@ -272,21 +275,19 @@ class ReplayRun(Run):
     @cached_property
     def card(self) -> Card | None:
         """Which way to use in that model; None without one."""
-        return None if self.shape is None else self.card_for(self.shape, self.target)
-
-    def card_for(self, shape: ModelShape, target: float) -> Card:
-        """Return which way to use in a model of this shape."""
+        if self.shape is None:
+            return None
         return find_card(
             self.settings.policies,
             (self.table, self.arguments),
             self.tokens,
-            shape,
-            target,
+            self.shape,
+            self.target,
             self.unit,
             self.read,
             self.today,
             least_lengths(self.recordings),
-            own_tokens=self.counts_as(shape),
+            own_tokens=self.counts_as(self.shape),
         )
 
     @property
@@ -400,8 +401,8 @@ def forgotten_text(run: ReplayRun) -> str:
     budget = budgets[len(budgets) // 2]
     policy = run.settings.policies[-1].name
     best = None if run.card is None else run.card.best
-    if best is not None and best.size is not None:
-        budget = best.size
+    if best is not None:
+        budget = best.tried
         policy = best.policy
     parts = [
         f"Call-argument recall % by source and age at budget {budget}, with 95 % intervals",

@@ -133,7 +133,11 @@ def others_sentence(card: Card) -> str:
             f"In {share} of them clearing is not enough: drop the oldest messages, too"
         )
     if best.refused > 0:
-        parts.append(f"After {refused_words(best.refused)}")
+        turns = "under 1 %" if best.refused < 0.01 else percent(best.refused)
+        parts.append(
+            f"After {turns} of the turns services refuse what stays, such as a tool result without "
+            "its call"
+        )
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
         parts.append(f"As good here: {ties}; this one is the simplest")
@@ -176,15 +180,6 @@ def _imperative(name: str) -> str:
 def _size_words(card: Card, candidate: Way) -> str:
     share = percent(candidate.tried / card.tokens)
     return f"{candidate.tried:,} tokens of {card.unit} ({share} of the average conversation)"
-
-
-def refused_words(share: float) -> str:
-    """Return after which share of turns services refuse what stays, and why."""
-    words = "under 1 %" if share < 0.01 else percent(share)
-    return (
-        f"{words} of the turns services refuse what stays, such as a tool "
-        "result without its call"
-    )
 
 
 # ------------------------------------------------------------------------------- how sure
@@ -246,12 +241,12 @@ def certainty_sentence(card: Card) -> str:
 def _why_small(card: Card) -> list[str]:
     """Return why a very small size is enough, by how many values."""
     best = card.best
-    if best is None or best.size is None or best.size > SMALL * card.tokens or not best.values:
+    if best is None or best.tried > SMALL * card.tokens or not best.values:
         return []
     values = best.values.values
     lost = best.values.lost
     place = (
-        f"in the last {best.size:,} tokens" if best.policy in NEWEST else "in what it keeps"
+        f"in the last {best.tried:,} tokens" if best.policy in NEWEST else "in what it keeps"
     )
     return [
         f"so small a size is enough because {values - lost:,} of {count(values, 'value')} that "
@@ -269,20 +264,20 @@ def _beside_words(card: Card) -> list[str]:
         parts = ["longer reading may find another size"]
     if sized:
         parts = ["the model found this size, by these values, so others may keep less"]
-    if words is None or words.size is None:
+    if words is None:
         return parts if sized else []
     if best is None or best.policy != words.policy:
         name = way_words(words.policy)
-        return [*parts, f"by words it would be “{name}” with {words.size:,} tokens"]
+        return [*parts, f"by words it would be “{name}” with {words.tried:,} tokens"]
     if sized:
-        size_words = "the same" if best.size == words.size else f"{words.size:,}"
+        size_words = "the same" if best.tried == words.tried else f"{words.tried:,}"
         parts = [f"{parts[0]} (words gave {size_words})"]
     return parts
 
 
 def promise_sentence(card: Card) -> str:
-    """Return what other conversations may expect, beside what was asked; "" if nothing."""
-    if card.promise is None:
+    """Return what the setting keeps of other conversations, beside what was asked."""
+    if card.promise is None or card.advice.setting is None:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     asked = percent(card.target)
@@ -299,24 +294,15 @@ def _sentence(parts: Iterable[str]) -> str:
 
 def _lost_words(reading: Reading, target: float) -> str:
     """Return what a model lost under the recommended way, and whether that is too much."""
-    words = f": {reading_words(reading)}"
     if not reading.values:
-        return words
+        lost = lost_likelihood(reading.kl)
+        return f": the words that the full cache expects become {lost} less likely"
     low, high = map(percent, reading.interval)
-    words += f" ({low} to {high})"
+    words = f": {reading.right} of {count(reading.values, 'value')} stay the same as with the full "
+    words += f"cache ({low} to {high})"
     if reading.right < target * reading.values:
         words += f", fewer than the {percent(target)} asked"
     return words
-
-
-def reading_words(reading: Reading) -> str:
-    """Return what a model lost, in a few words."""
-    if reading.values:
-        return (
-            f"{reading.right} of {count(reading.values, 'value')} stay the same as with the full "
-            "cache"
-        )
-    return f"the words that the full cache expects become {lost_likelihood(reading.kl)} less likely"
 
 
 # ------------------------------------------------------------------------------- tables
@@ -356,7 +342,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
     return [
         way_words(candidate.policy),
         "" if candidate.values is None else _values_cell(candidate.values),
-        _size_cell(card, candidate.size or 0),
+        f"{candidate.tried:,} ({percent(candidate.tried / card.tokens)})",
         _reread_cell(candidate.reread),
         _how_sure(candidate),
         ", ".join(drawbacks(candidate)),
@@ -373,10 +359,6 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
 
 def _reread_cell(tokens: float) -> str:
     return "–" if math.isnan(tokens) else f"{tokens:,.0f}"
-
-
-def _size_cell(card: Card, size: int) -> str:
-    return f"{size:,} ({percent(size / card.tokens)})"
 
 
 def _values_cell(counted: ValueCount) -> str:

@@ -492,7 +492,8 @@ def test_heads_that_share_keys_decide_together(monkeypatch: pytest.MonkeyPatch) 
 def card_shown(app: AppTest) -> Card:
     """Return the card of a page whose run has ended."""
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    shown: Card = done.result.card_for(SHAPES[SHAPE.default], done.content.target)
+    shape = SHAPES[SHAPE.default]
+    shown: Card = dataclasses.replace(done.result, shape=shape, target=done.content.target).card
     return shown
 
 
@@ -669,8 +670,8 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     judged = done.result.with_read(read, workers=1)
     today = lose_today(Today.read(TODAY_WAY.default), judged.recordings, workers=1)
-    judged = dataclasses.replace(judged, today=today)
-    shown = judged.card_for(SHAPES[SHAPE.default], 0.95)
+    shown = dataclasses.replace(judged, today=today, shape=SHAPES[SHAPE.default]).card
+    assert shown is not None
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)
     assert any(f"--model {BUNDLED}" in block.value for block in app.code)
@@ -700,7 +701,8 @@ def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.Mon
     assert read.scores
     settled(app.run())
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
-    best = dataclasses.replace(done.result, read=read).card_for(SHAPES[SHAPE.default], 0.95).best
+    shown = dataclasses.replace(done.result, read=read, shape=SHAPES[SHAPE.default]).card
+    best = shown and shown.best
     assert best is not None
     assert plain(best.policy) in html(app)
     assert not specs(app), "no values, so no share of them to draw"

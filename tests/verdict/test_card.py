@@ -461,12 +461,27 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     assert 0.85 < certain.low < 0.95 < certain.high == 1, "no interval has no width"
 
 
+def test_nothing_is_promised_of_clearing_that_is_mostly_not_enough() -> None:
+    recall = {MESSAGES: (0.5, 0.96, 0.97), CLEARED: (0.97, 0.98, 0.99)}
+    policies, tables = [*map(read_policy, recall)], (NO_METRICS, needs(recall))
+    card = find_card(policies, tables, [1000], SHAPE, 0.95, "SmolLM2", least_lengths=[300])
+    assert card.best is not None
+    assert card.promise is not None
+    assert card.best.policy == MESSAGES
+    assert card.promise.mean == pytest.approx(0.96, abs=0.005), "of messages, not of clearing"
+
+
 def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() -> None:
     tables = NO_METRICS, needs({"sink": (0.92, 0.97, 0.98)}, odd=(0.88, 0.93, 0.94))
     card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
     assert card.best is not None
     assert card.promise is None, "one half reaches the target at no size"
     assert "not chosen from" not in card_sentences(card)[-1]
+
+
+def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:
+    assert "not chosen from" in certainty_sentence(card_of())
+    assert "not chosen from" not in certainty_sentence(card_with_today("ollama:100", 31, 1200))
 
 
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])

@@ -336,8 +336,8 @@ def _draw(page: str, known: Known) -> None:
             notes.append(f"These are {measured:,} of {total:,} dialogs.")
         notes += missing_value_notes(transcripts_of(replayed.recordings))
         st.caption(plain(" ".join(notes)))
-    if card.best is not None and card.best.size is not None:
-        _show_losses(page, known.run.file, replayed, card.best)
+    if card.advice.setting is not None:
+        _show_losses(page, known.run.file, replayed, card.advice.setting)
 
 
 def _show_reader(page: str, known: Known) -> None:
@@ -398,7 +398,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
 
 def _show_losses(page: str, file: DialogFile, replayed: ReplayRun, candidate: Way) -> None:
     """Offer the worst losses, each of which leads to its moment on the stage."""
-    losses = worst_losses(replayed.lost(candidate.policy, candidate.size or 0))
+    losses = worst_losses(replayed.lost(candidate.policy, candidate.tried))
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
