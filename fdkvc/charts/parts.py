@@ -31,7 +31,7 @@ NARROWEST = 350
 
 
 def policy_legend(policies: Collection[str]) -> alt.Legend:
-    """Return the legend that `policy_lines` and their bands share, which fits a narrow window."""
+    """Return the legend of lines and points of policies, which fits a narrow window."""
     # Pixels of a symbol, and about 6.5 per letter.
     widest = 30 + 6.5 * max(map(len, policies), default=0)
     return top_legend(
@@ -41,30 +41,6 @@ def policy_legend(policies: Collection[str]) -> alt.Legend:
         symbolOpacity=1,
         labelLimit=260,
     )
-
-
-def policy_lines(
-    base: Panel,
-    policies: Collection[str],
-    tints: alt.Scale,
-    tooltip: Sequence[str | alt.Tooltip],
-    size: int,
-    legend: alt.Legend,
-) -> list[Panel]:
-    """Return a line for each policy and, on it, points of the policy's shape with a tooltip.
-
-    `base` has its axes, for data with a column `policy`.
-    """
-    kind = "policy:N"
-    base = base.encode(color=alt.Color(kind, scale=tints, legend=legend))
-    dash = alt.StrokeDash(kind, scale=look_scale(policies, "dash"), legend=legend)
-    shape = alt.Shape(kind, scale=look_scale(policies, "shape"), legend=legend)
-    return [
-        base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
-        base.mark_point(filled=True, size=size, opacity=1).encode(
-            shape=shape, tooltip=list(tooltip)
-        ),
-    ]
 
 
 def tips(form: str, **titles: str) -> list[str | alt.Tooltip]:
@@ -115,7 +91,7 @@ top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, 
 """Makes a legend above the plot, in as many rows as its entries need."""
 
 
-def panel_title(text: str, subtitle: str = "") -> alt.TitleParams:
+def panel_title(text: str, subtitle: str) -> alt.TitleParams:
     """Return a panel's title, above it and to the left."""
     return alt.TitleParams(
         text,

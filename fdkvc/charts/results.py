@@ -17,7 +17,6 @@ from fdkvc.charts.parts import (
     mean_tips,
     panel_title,
     policy_legend,
-    policy_lines,
     policy_scale,
     single,
     top_legend,
@@ -51,13 +50,20 @@ def budgets_chart(
     lowest, _ = ends_of(pd.concat([table["mean"], marks["mean"], readings.ci_low]), 1.0)
     domain = (0.5 if lowest >= 0.5 else 0, 1)
     y = axis_between(alt.Y, "mean", domain, tickCount=5, format=".0%")
-    tints = policy_scale(policies, theme)
+    kind = "policy:N"
     legend = policy_legend(policies)
-    words: list[str | alt.Tooltip] = ["policy:N"]
+    color = alt.Color(kind, scale=policy_scale(policies, theme), legend=legend)
+    dash = alt.StrokeDash(kind, scale=look_scale(policies, "dash"), legend=legend)
+    shape = alt.Shape(kind, scale=look_scale(policies, "shape"), legend=legend)
+    words: list[str | alt.Tooltip] = [kind]
     words.append(alt.Tooltip("budget:Q", title="tokens", format=",d"))
     tooltip = [*words, *mean_tips(".1%"), alt.Tooltip("n:Q", title="values")]
-    layers = policy_lines(base.encode(y=y), policies, tints, tooltip, 40, legend)
-    color = alt.Color("policy:N", scale=tints, legend=legend)
+    curves = base.encode(y=y, color=color)
+    points = curves.mark_point(filled=True, size=40, opacity=1)
+    layers = [
+        curves.mark_line(strokeWidth=2, aria=False).encode(strokeDash=dash),
+        points.encode(shape=shape, tooltip=tooltip),
+    ]
     # A screen reader would announce a layer without points as a symbol without a name.
     if len(readings):
         read = base.properties(data=alt.NamedData("readings")).encode(color=color)

@@ -65,15 +65,15 @@ def meanings() -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads(Path(__file__).with_name("columns.toml").read_text("utf-8"))
 
 
-def meaning_of(file: str, column: str, more_columns: Mapping[str, str] | None = None) -> str:
-    """Return what a column of a file means; `also` has the meanings of further columns.
+def meaning_of(file: str, column: str, more_columns: Mapping[str, str]) -> str:
+    """Return what a column of a file means; `more_columns` has the meanings of further ones.
 
     Examples
     --------
-    >>> meaning_of("turns.csv", "n"), meaning_of("sweep.csv", "gamma")
+    >>> meaning_of("turns.csv", "n", {}), meaning_of("sweep.csv", "gamma", {})
     ('dialogs', 'value of this hyperparameter')
     """
-    columns = {**(more_columns or {}), **meanings()["columns"], **meanings().get(file, {})}
+    columns = {**more_columns, **meanings()["columns"], **meanings().get(file, {})}
     if column in columns:
         return columns[column]
     for name, words in columns.items():
@@ -113,5 +113,5 @@ def with_readme(
             columns = next(csv.reader([text.partition("\n")[0]]))
             lines += ["", "| column | meaning |", "|---|---|"]
             for column in columns:
-                lines.append(f"| {column} | {meaning_of(name, column, more_columns)} |")
+                lines.append(f"| {column} | {meaning_of(name, column, more_columns or {})} |")
     return {README: "\n".join([*lines, ""]), **files}

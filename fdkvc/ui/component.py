@@ -23,9 +23,7 @@ def name_of_all(runs: Iterable[StageRun]) -> str:
 
 
 @cached
-def payload(
-    run: StageRun, shows: str = "", previous_run: StageRun | None = None, called: str = ""
-) -> bytes:
+def payload(run: StageRun, shows: str, previous_run: StageRun | None, called: str) -> bytes:
     """Return a run packed for the browser, as `pack` does."""
     return pack(run, run.name, shows, previous_run, called)
 

@@ -56,7 +56,7 @@ def open_on(
     )
 
 
-def arrive(page: str, dialog: Hashable, scroll: bool = True) -> None:
+def arrive(page: str, dialog: Hashable, scroll: bool) -> None:
     """Let the page open this dialog at the held turn and entry, and `scroll` to the stage."""
     st.session_state[f"{page}/opened"] = dialog
     st.session_state[f"{page}/arrived"] = scroll

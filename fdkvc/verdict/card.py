@@ -133,6 +133,11 @@ class Reading(ModelLoss):
     """From how many it evicted."""
 
     @property
+    def wrong(self) -> int:
+        """How many values changed."""
+        return self.values - self.right
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Of the share of values that stay right, Wilson's."""
         return share_interval(self.right, self.values)
@@ -261,7 +266,8 @@ class Card:
         ties = []
         for candidate in self._beside(best):
             same_size = candidate.size == best.size and candidate.policy != best.policy
-            if same_size and not candidate.uncleared and not _loses_more(candidate, best):
+            lacks = candidate.uncleared > 0 or candidate.refused > best.refused
+            if same_size and not lacks and not _loses_more(candidate, best):
                 ties.append(candidate)
         return tuple(ties)
 
@@ -275,7 +281,13 @@ def _loses_more(candidate: Way, best: Way) -> bool:
     """Whether a model lost clearly more under one of two ways."""
     if candidate.reading is None or best.reading is None:
         return False
-    return candidate.reading.kl > best.reading.kl + CLEARLY
+    wrong = best.reading.wrong + _few(best.reading.values)
+    return candidate.reading.kl > best.reading.kl + CLEARLY or candidate.reading.wrong > wrong
+
+
+def _few(values: int) -> int:
+    """Return by how many of these values two ways may differ and still be taken for equal."""
+    return max(1, round(FEW * values))
 
 
 def find_card(
@@ -459,7 +471,7 @@ def judged_way(
     for candidate in ordered:
         if candidate.size is not None and candidate.reading is not None:
             kl = candidate.reading.kl * candidate.reading.dialogs / read.dialogs
-            losses.append((candidate, kl, candidate.reading.values - candidate.reading.right))
+            losses.append((candidate, kl, candidate.reading.wrong))
     values = max((reading.values for reading in read.scores.values()), default=0)
     if not losses or (by_words is not None and values < DECIDING_VALUES):
         return by_words
@@ -467,9 +479,8 @@ def judged_way(
     if by_words is None and smallest_kl > CLEARLY:
         return None
     fewest_wrong = min(wrong for _, _, wrong in losses)
-    few_values = max(1, round(FEW * values))
     for candidate, kl, wrong in losses:
-        if kl <= smallest_kl + CLEARLY and wrong <= fewest_wrong + few_values:
+        if kl <= smallest_kl + CLEARLY and wrong <= fewest_wrong + _few(values):
             return candidate
     return by_words
 

@@ -118,7 +118,7 @@ def sample_of(
     transcripts: Sequence[Transcript],
     sizes: TurnSizes,
     evicting: int,
-    limit: int = MINUTE_TOKENS,
+    limit: int,
 ) -> list[Transcript]:
     """Return dialogs that a way of `evicting` tokens evicts from, of at most `limit` in all.
 
@@ -347,7 +347,7 @@ class Sizing:
             wrong_values = 0
             if policy in readings:
                 self.readings.setdefault(policy, {})[size] = reading = readings[policy]
-                wrong_values = reading.values - reading.right
+                wrong_values = reading.wrong
             # One wrong value may be chance.
             share = 1.0 if wrong_values <= 1 else 1 - wrong_values / self.values
             self.shares[policy][self.sizes.index(size)] = pd.Series({ALL: share})

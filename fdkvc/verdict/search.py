@@ -83,13 +83,13 @@ def dialog_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
     return tuple(map(sum, turn_tokens(recordings)))
 
 
-def least_lengths(recordings: Sequence[Recording], uses: int = 3) -> tuple[int, ...]:
-    """Return the tokens of each dialog that stay where all results but the last `uses` leave."""
+def least_lengths(recordings: Sequence[Recording]) -> tuple[int, ...]:
+    """Return the tokens of each dialog that stay where all results but the last three leave."""
     lengths = []
     for dialog, sizes in zip(transcripts_of(recordings), turn_tokens(recordings), strict=True):
         rows = zip(dialog.turns, sizes, strict=True)
         results = [size for turn, size in rows if turn.kind == "result"]
-        lengths.append(sum(sizes) - sum(results[:-uses]))
+        lengths.append(sum(sizes) - sum(results[:-3]))
     return tuple(lengths)
 
 

@@ -41,7 +41,7 @@ OURS = (
 
 
 def settings_of(
-    candidate: Way, tokens: float, unit: str, *, estimated: bool = False
+    candidate: Way, tokens: float, unit: str, *, estimated: bool
 ) -> dict[str, str]:
     """Return what sets a way and its size, by engine or library.
 
@@ -61,9 +61,7 @@ def settings_of(
     return {engine: f"{comment}\n{line.format(size)}" for engine, line in lines.items()}
 
 
-def settings_of_limit(
-    loss: TodayLoss, unit: str, *, estimated: bool = False
-) -> dict[str, str]:
+def settings_of_limit(loss: TodayLoss, unit: str, *, estimated: bool) -> dict[str, str]:
     """Return what sets today's engine to the length of the longest conversation, if it has that."""
     comment = _comment(loss.longest, "the longest conversation", unit, estimated)
     for engine, line in SETTINGS.get(loss.today.policy, {}).items():

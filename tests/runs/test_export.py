@@ -152,8 +152,8 @@ def test_the_shipped_runs_files_are_explained() -> None:
 def test_the_columns_of_paired_differences_are_explained() -> None:
     rows = pd.DataFrame(columns=[*CASE, "services", "value"])
     columns = paired_differences(rows, "h2o").loc[:, "policy":]
-    assert all(meaning_of("replay_paired.csv", str(column)) for column in columns)
-    assert "baseline" in meaning_of("replay_paired.csv", "verdict")
+    assert all(meaning_of("replay_paired.csv", str(column), {}) for column in columns)
+    assert "baseline" in meaning_of("replay_paired.csv", "verdict", {})
 
 
 @pytest.mark.parametrize("policy", ["fd-kvc-adaptive", "sinks(h2o)"])

@@ -533,6 +533,23 @@ def test_of_one_size_a_way_that_services_refuse_comes_last() -> None:
         assert (best.policy, best.size) == (policy, 100)
 
 
+def test_a_way_that_services_refuse_is_not_as_good() -> None:
+    recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.96, 0.97, 0.98)}
+    assert [tie.policy for tie in refused(recall, MESSAGES, 0.0).ties] == [USER_FIRST]
+    assert not refused(recall, MESSAGES, 0.97).ties
+    assert not refused(recall, USER_FIRST, 0.97).ties
+
+
+@pytest.mark.parametrize(("right", "ties"), [(19, [USER_FIRST]), (15, [])])
+def test_a_way_under_which_a_model_gets_more_values_wrong_is_not_as_good(
+    right: int, ties: list[str]
+) -> None:
+    recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.96, 0.97, 0.98)}
+    scores = {MESSAGES: Reading(20, 20, 0.05, 4), USER_FIRST: Reading(right, 20, 0.05, 4)}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 900, scores))
+    assert [tie.policy for tie in card.ties] == ties
+
+
 @pytest.mark.parametrize(("share", "shown"), [(0.97, "97 %"), (0.001, "under 1 %")])
 def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, shown: str) -> None:
     recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.9, 0.97, 0.98)}
@@ -546,7 +563,7 @@ def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, sh
 
 def snippets(policy: str, size: int = 1150) -> dict[str, str]:
     """Return what sets a way, for conversations of 10,000 tokens on average."""
-    return settings_of(Way(policy, size, 0.96, size, size), 10_000, "SmolLM2")
+    return settings_of(Way(policy, size, 0.96, size, size), 10_000, "SmolLM2", estimated=False)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,9 @@ def test_the_same_entries_stay(tiny: Pair, policy: str, decides: str) -> None:
 @pytest.mark.skipif(CACHE != "cache", reason="transformers before 5.24 names the cache otherwise")
 @pytest.mark.parametrize("policy", ["sinks(weighted-recency)", "sinks(learned)", "sink"])
 def test_the_lines_that_a_card_prints_run(tiny: Pair, policy: str) -> None:
-    snippet = settings_of(Way(policy, 9, 0.95, 9, 9), 100, "SmolLM2")["transformers"]
+    snippet = settings_of(Way(policy, 9, 0.95, 9, 9), 100, "SmolLM2", estimated=False)[
+        "transformers"
+    ]
     ids = torch.tensor([[*chain.from_iterable(tiny.turns(3))]])
     turn = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     names = {"model": tiny.model, "tokenizer": tiny.tokenizer, "turn": turn}
