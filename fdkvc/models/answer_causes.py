@@ -57,11 +57,6 @@ class Word:
     """Position after its last token."""
 
     @property
-    def span(self) -> tuple[int, int]:
-        """Positions of its first token and after its last."""
-        return self.first, self.end
-
-    @property
     def tokens(self) -> slice:
         """Positions of its tokens."""
         return slice(self.first, self.end)
@@ -277,7 +272,7 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
             None
         ]
         lost_by = {Rule(rule).name for rule in rules[:, :, tokens][lost].tolist()}
-        place = passage, turns[passage], passages[passage][0], earlier.text, *earlier.span
+        place = passage, turns[passage], passages[passage][0], earlier.text
         shares = float(attended[tokens].sum()), float(all_there[tokens].sum())
         eviction = (
             evictions[:, :, 0].size,
@@ -286,7 +281,7 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
             evicted_turns[-1],
             " and ".join(sorted(lost_by)),
         )
-        rows.append((*place, *shares, *eviction))
+        rows.append((*place, earlier.first, earlier.end, *shares, *eviction))
     table = pd.DataFrame(rows, columns=[*PLACE, *SHARES, *EVICTION])
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
@@ -393,8 +388,7 @@ def restore_spans(
     start = cache.count + len(tokens.marks[writer])
     full_words = []
     for text, low, high in words_in(tokens, full.ids[start:]):
-        span = start + low, start + high
-        full_words.append(Word(text, -1, *span))
+        full_words.append(Word(text, -1, start + low, start + high))
     policy_words = [text for text, _, _ in words_in(tokens, lost.ids[start:])]
     changed = changed_words([word.text for word in full_words], policy_words)
     missing = [*compress(full_words, changed)]
@@ -424,7 +418,7 @@ def restore_spans(
     for first in range(0, len(sets), RESTORED_AT_ONCE):
         restored = []
         for span_set in sets[first : first + RESTORED_AT_ONCE]:
-            tokens_back = chain.from_iterable(range(*span.span) for span in span_set)
+            tokens_back = chain.from_iterable(range(span.first, span.end) for span in span_set)
             restored.append(cache.before_turn(len(cache.ends), [*tokens_back]))
         texts += write(caches=restored)
         on_progress(0.3 + 0.7 * len(texts) / len(sets))

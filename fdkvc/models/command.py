@@ -41,31 +41,32 @@ def answers(options: Namespace) -> None:
 
 @without_library_warnings()
 def live(options: Namespace) -> None:
-    """Measure the answers of any model that transformers runs."""
+    """Measure the answers of any model that transformers or llama.cpp runs."""
     settings, baseline = _settings(options)
-    if options.engine == "llama.cpp":
-        _live_llama(options, settings, baseline)
-        return
-    if options.engine != "transformers":
-        raise ValueError(f"engine {options.engine!r} must be transformers or llama.cpp")
-    try:
-        from fdkvc.models.transformers.cache import check_within_a_cache
-        from fdkvc.models.transformers.loop import load_live
-    except ImportError as error:
-        raise ValueError(f"live needs {error.name}: {NO_TRANSFORMERS}") from None
-    for policy in settings.policies:
-        check_within_a_cache(policy, with_text=True)
+    loaders = {"transformers": _in_transformers, "llama.cpp": _in_llama}
+    if options.engine not in loaders:
+        raise ValueError(f"engine {options.engine!r} must be {' or '.join(loaders)}")
     with progress() as on_progress:
-        model = load_live(options.model, positions=options.positions)
+        model, note = loaders[options.engine](options, settings)
         warn_each(sinks_notes(settings.policies, settings.budgets))
         execution: Execution = {"workers": 1, "on_progress": on_progress}
-        run_fields = {"also_depends": model.about, "note": model.full().cache.left}
+        run_fields = {"also_depends": model.about, "note": note}
         run = _measured(options, settings, baseline, model, execution, **run_fields)
     finish(options, run)
 
 
-def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
-    """Measure answers in llama.cpp."""
+def _in_transformers(options: Namespace, _: Answers) -> tuple[Any, str]:
+    """Return a model, and what is to be said of its layers."""
+    try:
+        from fdkvc.models.transformers.loop import load_live
+    except ImportError as error:
+        raise ValueError(f"live needs {error.name}: {NO_TRANSFORMERS}") from None
+    model = load_live(options.model, positions=options.positions)
+    return model, model.full().cache.left
+
+
+def _in_llama(options: Namespace, settings: Answers) -> tuple[Any, str]:
+    """Return a model in llama.cpp, of whose layers nothing is to be said."""
     try:
         from fdkvc.models.llama_cpp.chat import check_by_text
         from fdkvc.models.llama_cpp.model import load_llama
@@ -75,15 +76,9 @@ def _live_llama(options: Namespace, settings: Answers, baseline: str) -> None:
         ) from None
     for policy in settings.policies:
         check_by_text(policy)
-    with progress() as on_progress:
-        model = load_llama(options.model, positions=options.positions)
-        model.evicting(policy_named("full"), 1, settings.decides)  # fail now if it cannot
-        warn_each(sinks_notes(settings.policies, settings.budgets))
-        execution: Execution = {"workers": 1, "on_progress": on_progress}
-        run = _measured(
-            options, settings, baseline, model, execution, also_depends=model.about
-        )
-    finish(options, run)
+    model = load_llama(options.model, positions=options.positions)
+    model.evicting(policy_named("full"), 1, settings.decides)  # fail now if it cannot
+    return model, ""
 
 
 def _measured(

@@ -79,12 +79,12 @@ def judged_table() -> pd.DataFrame:
     return pd.concat(parts)
 
 
-def ways_file(plan: str = PLANNED) -> Path:
+def ways_file(plan: str) -> Path:
     """Return the file of a plan with a row for each sample, decider, way, metric and budget."""
     return _FOLDER / f"{plan}_ways.csv"
 
 
-def comparisons_file(plan: str = PLANNED) -> Path:
+def comparisons_file(plan: str) -> Path:
     """Return the file with the result of each comparison of a plan.
 
     It has a row for the metric that is tested, and one for the values right. The difference is the

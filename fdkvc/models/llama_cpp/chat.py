@@ -359,11 +359,11 @@ class LlamaText:
         if count == len(self.ids):
             return
         self._bring()
-        kept_turns = self.held < count
+        is_earlier = self.held < count
         positions = self._context_positions
-        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(positions[~kept_turns][0]), -1)
-        self.held = self.held[kept_turns]
-        self._context_positions = positions[kept_turns]
+        llama_cpp.llama_memory_seq_rm(self._memory, 0, int(positions[~is_earlier][0]), -1)
+        self.held = self.held[is_earlier]
+        self._context_positions = positions[is_earlier]
         self.ids = self.ids[:count]
         self._nats = self._nats[: count - self._turn_start]
         self._logits = None

@@ -58,9 +58,6 @@ _SCALARS = dict(enumerate(("B", "b", "H", "h", "I", "i", "f", "?"))) | {
     12: "d",
 }
 _TEXT, _ARRAY = 8, 9
-_NOT_UTF8 = "its header has a text that is not UTF-8"
-
-
 _NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
@@ -376,15 +373,15 @@ class _Header:
         return values
 
     def text(self) -> str:
-        (size,) = self.take("Q")
-        content = self.content[self.place : self.place + size]
-        self.place += size
-        if len(content) < size:
+        # Not by `take`: a tokenizer has hundreds of thousands.
+        start = self.place + 8
+        self.place = start + int.from_bytes(self.content[self.place : start], "little")
+        if self.place > len(self.content):
             raise struct.error
         try:
-            return content.decode()
+            return self.content[start : self.place].decode()
         except UnicodeDecodeError:
-            raise ValueError(_NOT_UTF8) from None
+            raise ValueError("its header has a text that is not UTF-8") from None
 
     def value(self, kind: int) -> Any:
         if kind == _TEXT:
@@ -397,27 +394,10 @@ class _Header:
         self.values += count
         check_most("its header has", self.values, "values", MAX_GGUF_VALUES)
         if item_kind == _TEXT:
-            return self._texts(count)
+            return [self.text() for _ in range(count)]
         if item_kind not in _SCALARS:
             raise ValueError("its header has an array of neither numbers nor texts")
         return list(self.take(f"{count}{_SCALARS[item_kind]}"))
-
-    def _texts(self, count: int) -> list[str]:
-        # A tokenizer has hundreds of thousands: each by `text` takes nearly twice as long.
-        content = self.content
-        place = self.place
-        texts = []
-        for _ in range(count):
-            start = place + 8
-            place = start + int.from_bytes(content[place:start], "little")
-            texts.append(content[start:place])
-            if place > len(content):
-                raise struct.error
-        self.place = place
-        try:
-            return [text.decode() for text in texts]
-        except UnicodeDecodeError:
-            raise ValueError(_NOT_UTF8) from None
 
     def _tensor(self) -> Tensor:
         (axes,) = self.take("I")
@@ -473,13 +453,16 @@ def as_folder(path: Path) -> Iterator[Path]:
         folder.mkdir()
         names = [name for name in file.arrays if name != "rope_freqs.weight"]
         save_file({name: np.ascontiguousarray(file[name]) for name in names}, folder / WEIGHTS)
-        tokenizer_settings = {
+        settings = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
             "chat_template": file.fields.get("tokenizer.chat_template"),
             **file.special_tokens,
         }
-        tokens = {"tokenizer_class": "PreTrainedTokenizerFast", **tokenizer_settings}
-        files = {"config.json": file.config, TOKENIZER: file.tokenizer}
-        for name, content in {**files, "tokenizer_config.json": tokens}.items():
+        for name, content in (
+            ("config.json", file.config),
+            (TOKENIZER, file.tokenizer),
+            ("tokenizer_config.json", settings),
+        ):
             (folder / name).write_text(json.dumps(content))
         yield folder
 

@@ -226,9 +226,7 @@ def checked_arrays(stored: Path | GgufFile) -> StoredArrays:
     return FolderArrays(stored)
 
 
-def load_decoder(
-    arrays: StoredArrays, on_progress: Callable[[float], object] = lambda share: None
-) -> Decoder:
+def load_decoder(arrays: StoredArrays, on_progress: Callable[[float], object]) -> Decoder:
     """Read a decoder; errors name the problem."""
     config = arrays.config
     shape = read_shape(config)
@@ -355,7 +353,7 @@ class _Weights:
 
 
 def _transposed(
-    blocks: Iterable[Floats], shape: tuple[int, int], scale: float | Floats = 1.0
+    blocks: Iterable[Floats], shape: tuple[int, int], scale: float | Floats
 ) -> Floats:
     """Return the scaled rows (n, d) of blocks, one under the other, as a right factor (d, n)."""
     turned = np.empty(shape[::-1], np.float32)

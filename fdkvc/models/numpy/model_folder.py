@@ -144,7 +144,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return parse_config(read_bytes(path, MAX_MODEL_JSON_BYTES), path.name)
 
 
-def parse_config(content: bytes, name: str = "config.json") -> dict[str, Any]:
+def parse_config(content: bytes, name: str) -> dict[str, Any]:
     """Parse a JSON file of a model, after a check of its size and structure."""
     if len(content) > MAX_MODEL_JSON_BYTES:
         raise ValueError(f"{name} has more than {MAX_MODEL_JSON_BYTES:,} bytes")

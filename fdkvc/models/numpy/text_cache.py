@@ -378,11 +378,10 @@ class EvictingCache(TextCache):
             self._features = with_new(self._features, features)
         # 2. Let the policy decide in every head. A policy gets functions that return the vectors
         #    of a layer, since most policies need few of them, and copies are large.
-        slots = enumerate(previous_eviction.slots)
-        vectors = [functools.partial(self._of_layer, *of_layer) for of_layer in slots]
+        layers = enumerate(previous_eviction.slots)
+        vectors = [functools.partial(self._of_layer, *layer_slots) for layer_slots in layers]
         self._eviction, step = previous_eviction.after(len(new), vectors, self._features)
         # 3. Note what was evicted. The properties return copies: forks may share the originals.
-        slot_vectors = self._eviction.slots
         evicted_in = self.evicted_in
         evicted_by = self.evicted_by
         evicted, rule = step.find_evicted()
@@ -391,7 +390,7 @@ class EvictingCache(TextCache):
         self._evicted_in = evicted_in
         self._evicted_by = evicted_by
         # 4. Attend to what is held; vectors of evicted tokens stay in memory.
-        self._set_attended(slot_vectors)
+        self._set_attended(self._eviction.slots)
 
     def _of_layer(self, layer: int, slots: Ints, name: str, part: str) -> Floats:
         """Return vectors of a layer's slots (K, S) or of its turn; see `head_tokens.Vectors`."""

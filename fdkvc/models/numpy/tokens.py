@@ -449,7 +449,7 @@ class EncodedPassage:
 
 
 def tokens_by_turn(
-    transcript: Transcript, passages: Sequence[EncodedPassage], prefix: int = 0
+    transcript: Transcript, passages: Sequence[EncodedPassage], prefix: int
 ) -> tuple[tuple[Token, ...], ...]:
     """Return the tokens of each turn of a dialog; the first turn begins with `prefix` others.
 
@@ -662,7 +662,7 @@ def read_tokens(
 
 
 def marked_tokens(
-    tokenizer: Any, first: tuple[int, ...], template: str, special: SpecialTokens = ()
+    tokenizer: Any, first: tuple[int, ...], template: str, special: SpecialTokens
 ) -> Tokens:
     """Return the tokens of a model by its chat template, or without one by lines.
 

@@ -148,7 +148,7 @@ def show_input(page: str, conversation: Conversation, missing: str = "") -> None
 
 
 def show_recorded(
-    page: str, conversation: Conversation, recorded: RecordedAnswer, missing: str = ""
+    page: str, conversation: Conversation, recorded: RecordedAnswer, missing: str
 ) -> None:
     """Show a recorded conversation, with a button that runs it live.
 

@@ -233,7 +233,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # 1. What is asked for.
         check_eviction(policy, budget, decides)
         check_keeps(policy)
-        check_within_a_cache(policy, with_text=tokenizer is not None)
+        if tokenizer is None:
+            check_needs_no_text(policy)
         for sentence in sinks_notes([policy], [budget]):
             warnings.warn(sentence, FirstTokensWarning, stacklevel=2)
         POSITIONS.check(positions, "positions")
@@ -657,7 +658,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             of_pass = np.True_ if noted.real is None else noted.real.numpy()
             marks.append(np.broadcast_to(of_pass, (self.texts, noted.tokens)))
         if not all(of_pass[:, -1].all() for of_pass in marks):
-            raise ValueError("a text of the batch ends in padding: pad on the left")
+            raise ValueError(
+                "a text of the batch ends in padding here: pad on the left, and read no part of "
+                "the batch in which a text has padding alone"
+            )
         real = np.concatenate(marks, axis=1)
         if real.all():
             return None
@@ -754,13 +758,10 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
             self._more.end()
 
 
-def check_within_a_cache(policy: Policy, *, with_text: bool) -> None:
-    """Raise a ValueError for a policy that needs what a *transformers* cache cannot provide.
-
-    `with_text` says whether a tokenizer gives the text of tokens.
-    """
+def check_needs_no_text(policy: Policy) -> None:
+    """Raise a ValueError for a policy that looks at the text of tokens."""
     readers = [part for part in inside(policy) if TOKEN_FEATURES & {*part.looks_at}]
-    if readers and not with_text:
+    if readers:
         raise ValueError(
             f"{readers[-1].label} looks at the text of tokens, for which a PolicyCache needs the "
             "model's tokenizer: add tokenizer="

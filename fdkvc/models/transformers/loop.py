@@ -88,7 +88,7 @@ class LiveDecoder:
     ) -> list[Floats]:
         """Read the next tokens of texts; return their logits (n, V), where n differs by text."""
         logits: list[Floats] = [np.empty(0, np.float32)] * len(ids)
-        lengths = [text.cache.fork() for text in caches]
+        caches_before = [text.cache.fork() for text in caches]
         sizes = [*map(len, ids)]
         for text in caches:
             text.cache.leads = text.leads
@@ -104,7 +104,7 @@ class LiveDecoder:
                 for row, of_text in zip(rows, of_texts, strict=True):
                     logits[row] = of_text
         except BaseException:  # also where a user stops it: each text is as it was
-            for text, cache in zip(caches, lengths, strict=True):
+            for text, cache in zip(caches, caches_before, strict=True):
                 text.cache = cache
             raise
         return logits
@@ -117,15 +117,15 @@ class LiveDecoder:
         first, *followers = [text.cache for text in texts]
         sizes = [*map(len, ids)]
         columns = np.arange(max(sizes))
-        ids_tensor: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
+        options: dict[str, Any] = {cache_name(self.model): first, "use_cache": True}
         if followers:
-            ids_tensor[cache_name(self.model)] = SideBySide([first, *followers], sizes)
+            options[cache_name(self.model)] = SideBySide([first, *followers], sizes)
             positions = np.array([[text.count] for text in texts]) + columns
-            ids_tensor["position_ids"] = torch.tensor(positions, device=self.model.device)
+            options["position_ids"] = torch.tensor(positions, device=self.model.device)
         # The padding of a row repeats its last token.
         tokens = [new[np.minimum(columns, len(new) - 1)] for new in ids]
         batch = torch.tensor(np.array(tokens), device=self.model.device)
-        output = self.model(input_ids=batch, **ids_tensor).logits
+        output = self.model(input_ids=batch, **options).logits
         parts = []
         for of_text, size in zip(output, sizes, strict=True):
             start = 0 if last is None else size - last

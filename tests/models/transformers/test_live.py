@@ -273,6 +273,16 @@ def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     with pytest.raises(ValueError, match="a text of the batch ends in padding"):
         llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), **{CACHE: cache})
+    cache = PolicyCache(policy_named("h2o"), 5, llama)
+    padded = {"attention_mask": torch.tensor([[1, 1, 1, 1], [0, 0, 0, 1]])}
+    with pytest.raises(ValueError, match="no part of the batch in which a text has padding alone"):
+        llama.generate(
+            text(8).reshape(2, 4),
+            **padded,
+            **{CACHE: cache},
+            prefill_chunk_size=2,
+            max_new_tokens=1,
+        )
     refused: Any = {
         "reset": (),
         "crop": (-1,),
