@@ -46,10 +46,13 @@ CODE = name_set("body code content diff input new old patch source string text u
 """Words in the names of parameters for files and code that the agent writes."""
 
 PROSE = name_set(
-    "active answer comment form goal instruction instructions message "
+    "active answer comment fact form goal instruction instructions intent message "
     "note notes plan prompt question questions query step subject summary task title todo todos"
 )
 """Words in the names of parameters for sentences that the agent writes."""
+
+PLANS = name_set("plan step todo todos")
+"""Words in the names of parameters whose short numbers count the steps of a plan."""
 
 UNREAD = name_set(
     "cwd description explanation justification old oldstr reason thought workdir working workspace"
@@ -233,7 +236,7 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
         yield from (Thing(slot, *things) for things in _in_command(value))
     elif _FIGURES.fullmatch(value):
         is_plain = not _is_long(value) or (words & PACES and _NUMBER.fullmatch(value))
-        if not (is_plain and words & (PACES | PROSE)):  # nor the number of a step in a plan
+        if not (is_plain and words & (PACES | PLANS)):
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
     elif words & PATTERNS:
         yield from (Thing(slot, *things) for things in _in_word(value, "grep", ""))

@@ -98,6 +98,7 @@ def test_things_inside_a_command_are_needs_and_its_words_are_none(
         ({"shell_id": "shell_2", "role_name": "deploy-tides"}, ["shell_2", "deploy-tides"]),
         ({"prompt": "Use Next.js and Node.js, not tide.js"}, ["tide.js"]),
         ({"command": "find . -not -path '*/node_modules/*' | xargs grep tide_log"}, ["tide_log"]),
+        ({"taskId": "37", "intent": "Mend the tides"}, ["37"]),
         ({"pages": "1-5", "instruction": "Change the name"}, []),
         ({"file_type": "tide-table", "start": "2026-11-05", "code": "12"}, ["2026-11-05", "12"]),
     ],
