@@ -401,17 +401,17 @@ class AnswerReader:
         writes = call and self.settings.write_calls
         # 1. Keep copies that can write the call later. Without eviction inside a turn none are
         #    needed, since a fork can go back to the turn's start.
-        before = self.caches
+        call_caches = self.caches
         if writes and self.settings.every is not None:
-            before = [cache.fork() for cache in before]
+            call_caches = [cache.fork() for cache in call_caches]
         # 2. Read the passage, and score its tokens by the logits before each: those of the first
         #    token of a part come from the part before.
         ids = np.asarray(passage.ids)
         ages = _ages(passage)
         best: list[NDArray[np.intp]] = []  # the likeliest tokens (C, n)
         for first, end in self._parts(passage):
-            before_first, after = yield from self._read(ids[first:end])
-            for logits, token in ((before_first, first), (after[:, :-1], first + 1)):
+            previous, following = yield from self._read(ids[first:end])
+            for logits, token in ((previous, first), (following[:, :-1], first + 1)):
                 if logits is not None and logits.shape[1]:
                     scored = slice(token, token + logits.shape[1])
                     row = self._row
@@ -433,7 +433,9 @@ class AnswerReader:
         #    greedy decoding gives the true tokens.
         if writes:
             exact = np.asarray((likeliest == written).all(axis=1))
-            others = [cache for cache, right in zip(before, exact, strict=True) if not right]
+            others = [
+                cache for cache, right in zip(call_caches, exact, strict=True) if not right
+            ]
             self._grade(passage, start, others, exact)
         if is_turn:
             self._end_turn()
@@ -461,10 +463,10 @@ class AnswerReader:
             cache.follow(full)
         # 2. The logits before, in the rows of now. A cache that evicted since then had the row of
         #    the full one, and now has its own.
-        before = None if self._next is None else self._next[self._row[single]]
+        previous = None if self._next is None else self._next[self._row[single]]
         self._row = np.where(single, np.cumsum(single) - 1, 0)
         self._next = logits[:, -1:]
-        return before, logits
+        return previous, logits
 
     def _parts(self, passage: EncodedPassage) -> Iterator[tuple[int, int]]:
         """Yield the bounds of parts to read; evict between them where `every` says so.

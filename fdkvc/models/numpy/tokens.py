@@ -201,7 +201,7 @@ class Tokens:
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids, without marks."""
-        with as_value_error("the model's tokenizer cannot decode the model's answer"):
+        with as_value_error("the model's tokenizer cannot decode its tokens"):
             return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def features(

@@ -39,6 +39,7 @@ from fdkvc.models.numpy.model_folder import (
     check_loaded,
     check_memory,
     check_model_folder,
+    loading,
 )
 from fdkvc.models.numpy.text_cache import ModelCache
 from fdkvc.models.numpy.tokens import Tokens, load_tokens
@@ -266,7 +267,9 @@ def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> Live
     set_verbosity_error()  # relevant warnings are errors below
     gpu = torch.cuda.is_available()
     failed = f"the model {str(folder)!r} cannot be loaded"
-    with as_value_error(failed), as_folder(file := find_model(str(folder))) as path:
+    with loading(failed):
+        file = find_model(str(folder))
+    with as_value_error(failed), as_folder(file) as path:
         check_model_folder(path)
         with torch.device("meta"):  # where numbers take no memory
             config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)

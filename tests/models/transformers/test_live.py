@@ -265,6 +265,18 @@ def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
         PolicyCache(policy_named("h2o"), 5, made("mistral", sliding_window=WINDOW))
 
 
+def test_the_stored_models_that_there_are_are_named_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".lmstudio" / "models" / "publisher" / "repository"
+    folder.mkdir(parents=True)
+    for number in range(9):
+        (folder / f"model-with-a-long-name-{number}.gguf").touch()
+    with pytest.raises(ValueError, match=r"/model-with-a-long-name-8$"):
+        load_live("lmstudio:none")
+
+
 def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     llama(text(4), **{CACHE: cache})
