@@ -51,6 +51,7 @@ from fdkvc.core.json_input import (
     objects,
     objects_of,
     of_kind,
+    only,
     optional,
     parse_within,
     require,
@@ -141,9 +142,17 @@ def conversation(
 ) -> Transcript:
     """Return the dialog of some messages; the object around them lists its tools."""
     check_turns(name, len(messages))
-    turns = [*turns_of(messages, unread, calls)]
+    turns = [*turns_of(_oldest_first(messages), unread, calls)]
     tools = listed_tools(owner, unread)
     return replace(with_demands(name, turns, calls, cluster, unread), tools=tools)
+
+
+def _oldest_first(messages: Sequence[Placed]) -> Sequence[Placed]:
+    """Return messages in order: OpenAI's Assistants list the newest first."""
+    times = [message.get("created_at") for message, _ in messages]
+    numbers = only(times, int)
+    is_falling = numbers == times and numbers == sorted(numbers, reverse=True)
+    return messages[::-1] if is_falling and len({*numbers}) > 1 else messages
 
 
 def messages_of(value: JsonObject, field: str, place: str, noun: str = "turn") -> Messages:

@@ -293,7 +293,9 @@ def _parsed(value: Any) -> Any:
     ):
         return [*_flat(value, "", counter())]
     if isinstance(value, dict):
-        return {name: _parsed(_listed(name, child)) for name, child in value.items()}
+        if not SIDES["request"].isdisjoint(value):
+            value = {name: _listed(name, child) for name, child in value.items()}
+        return {name: _parsed(child) for name, child in value.items()}
     if isinstance(value, list):
         attributes = _attributes(value)
         return _parsed(attributes) if attributes else [*map(_parsed, value)]
