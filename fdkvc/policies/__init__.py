@@ -305,6 +305,8 @@ def recorded_policy(
     """
     if policy is None:
         return policy_named(key, **values)
+    if not isinstance(policy, Mapping):
+        raise ValueError(f"the policy in {key} is {policy!r:.60}, but must be an object")
     # Without a key it is refused as an unknown policy.
     return wrapped(key, recorded_policy(**{"key": "", **policy}), **values)
 

@@ -45,7 +45,7 @@ class ClearResults(Policy):
         "and calls stay. If that is not enough, the oldest messages are dropped."
     )
     source = "Anthropic's context editing (clear_tool_uses_20250919), and LangChain's"
-    quantity_names: ClassVar[Mapping[str, str]] = {"cleared": "deduction for clearing"}
+    quantity_names: ClassVar[Mapping[str, str]] = {"cleared": "deduction"}
     ties = EXACT
     clears_results = True
     looks_at: ClassVar[Looks] = ("positions", "speakers", "kinds")

@@ -52,6 +52,11 @@ class Turns(Wrapper):
             EVICTION,
         )
 
+    def quantity_name(self, quantity: str) -> str:
+        return (
+            "deduction" if quantity == "passed over" else self.policy.quantity_name(quantity)
+        )
+
     @property
     def channels(self) -> tuple[str, ...]:
         return (*self.policy.channels, "picked")

@@ -172,6 +172,11 @@ def test_a_long_name_is_refused_by_its_length(written: str) -> None:
     assert_one_sentence(refusal.value)
 
 
+def test_a_record_whose_inner_policy_is_none_is_refused_in_words() -> None:
+    with pytest.raises(ValueError, match=r"the policy in sinks is \[1\], but must be an object"):
+        recorded_policy("sinks", policy=[1])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("levels", [2, 100, 300])
 def test_a_wrapper_within_itself_is_refused_in_a_record(levels: int) -> None:
     record = as_record(policy_named("h2o"))
@@ -355,7 +360,9 @@ def test_turns_are_judged_once_worked_by_hand() -> None:
     trace = simulate(read_policy("turns(knorm, picks=0.5)"), dialog, 3)
     why = explain(trace, dialog, 0, 1, token=3)
     assert (why.score, why.cutoff, why.deciding_terms) == (-3, 1, ("passed over",))
-    assert narrate(trace, dialog, 0, 1)[0].step.name == "Compression of the turn"
+    story = narrate(trace, dialog, 0, 1)[0]
+    assert story.step.name == "Compression of the turn"
+    assert story.sentence.endswith("; the deduction of 5 entries ranges from −6 to 0, mean −2.400.")
 
 
 def test_turns_are_picked_with_the_ties_of_the_policy_inside() -> None:
