@@ -1,7 +1,7 @@
 """ChatGPT's export, ``conversations.json``: each conversation is a tree of messages.
 
-Read is the branch that ends at ``current_node``. `of_chatgpt` says how a message is read. Hidden
-messages and those of other branches are counted.
+Read is the branch that ends at ``current_node``, or in DeepSeek's export at the last node.
+`of_chatgpt` says how a message is read. Hidden messages and those of other branches are counted.
 """
 
 from fdkvc.conversations.formats.base import Messages, restated
@@ -9,7 +9,14 @@ from fdkvc.conversations.formats.chat import chat_format
 from fdkvc.conversations.formats.messages import INSTRUCTIONS, of_chatgpt, parts_of_content
 from fdkvc.conversations.formats.parts import MESSAGE_FIELDS
 from fdkvc.conversations.formats.trees import OTHER_BRANCH, branch_to
-from fdkvc.core.json_input import JsonObject, check_object, optional, require
+from fdkvc.core.json_input import (
+    Fields,
+    JsonObject,
+    check_object,
+    listed_objects,
+    optional,
+    require,
+)
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
@@ -33,7 +40,8 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     nodes = {}
     for key, node in require(value, "mapping", dict, place).items():
         nodes[key] = check_object(node, f"{place}, node {clean_name(key)!r}")
-    leaf = require(value, "current_node", str, place)
+    is_deepseek = nodes and "current_node" not in value
+    leaf = [*nodes][-1] if is_deepseek else require(value, "current_node", str, place)
     parents = {key: optional(node, "parent", str, place) for key, node in nodes.items()}
     path = branch_to(leaf, parents, place)
     # The first node of a whole branch is the root, which has no parent.
@@ -46,8 +54,25 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
         location = f"{place}, node {clean_name(key)!r}"
         unread.fields(nodes[key], {"message", "parent", "children"})
         message = optional(nodes[key], "message", dict, location)
-        if message:
+        if message and "fragments" in message:
+            yield _of_deepseek(message, location, unread), location
+        elif message:
             yield from _turn(message, location, unread)
+
+
+def _of_deepseek(message: JsonObject, location: str, unread: Unread) -> Fields:
+    """Return a message of DeepSeek, whose fragments say what they are."""
+    unread.fields(message, {"fragments"})
+    role = "assistant"
+    parts = []
+    for fragment, inside in listed_objects(message, "fragments", "fragment", location):
+        kind = optional(fragment, "type", str, inside).lower()
+        text = optional(fragment, "content", str, inside)
+        if kind == "request":
+            role = "user"
+        kind = "text" if kind in ("request", "response") else kind
+        parts.append(restated(fragment, "content", type=kind, text=text))
+    return {"role": role, "content": parts}
 
 
 def _turn(message: JsonObject, location: str, unread: Unread) -> Messages:
