@@ -70,6 +70,8 @@ def today_sentence(loss: TodayLoss, unit: str) -> str:
         )
     if not counted.values:
         longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
+        if loss.today.policy == STOPS:
+            return f"Today {longer} stop at the limit; no call says what of the rest mattered."
         return f"Today you lose text of {longer}; no call says which of it mattered."
     if not counted.lost:
         return f"Today you lose none of {count(counted.values, 'value')} that calls need."

@@ -49,6 +49,16 @@ def test_what_is_not_allowed_is_refused(text: str) -> None:
         Today.read(text)
 
 
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [("ollama", "lose text of 2 of 3 conv"), ("llama.cpp", "2 of 3 conversations stop")],
+)
+def test_without_calls_a_limit_cuts_text_or_stops(way: str, words: str) -> None:
+    nothing = ValueCount(0, 0, 0, 0)
+    loss = TodayLoss(Today(way, 900), nothing, 2, 3, 1200, pd.DataFrame())
+    assert words in today_sentence(loss, "SmolLM2")
+
+
 @pytest.mark.parametrize(("lossy", "among"), [(2, "in 2 of the 3"), (3, "in all 3")])
 def test_what_is_lost_in_all_conversations_is_said_so(lossy: int, among: str) -> None:
     count = ValueCount(9, 40, lossy, 3)

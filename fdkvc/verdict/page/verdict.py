@@ -475,9 +475,10 @@ def _show_setting(
 def _offer(page: str, known: Known, replayed: ReplayRun, card: Card, command: str) -> None:
     """Offer the transcript at the worst loss, the command line and the files."""
     file = known.run.file
-    is_shown = card.best is None
-    if card.best is not None:
-        _, *way_and_size = _shown_values(card, card.best)
+    setting = card.advice.setting
+    is_shown = setting is None
+    if setting is not None:
+        _, *way_and_size = _shown_values(card, setting)
         is_shown = all(held(page, field) == value for field, value in way_and_size)
     if not is_shown and st.button(
         "Show this setting in the transcript",
