@@ -199,6 +199,6 @@ def second_model_sentence() -> str:
         f"{-dropped:.0f} points of the values against Weighted recency + sinks "
         f"({dropped_dialogs} dialogs of {FIRST}), FD-KVC's reinforcement "
         f"{-reinforced:.0f} ({reinforced_dialogs} dialogs). {compared} was not compared with "
-        f"{newest} there. Of {len(findings)} comparisons in KL {findings.count('differs')} differ "
-        "from SmolLM2's."
+        f"{newest} there. Of {len(findings)} comparisons of predictions, "
+        f"{findings.count('differs')} came out differently from SmolLM2's."
     )

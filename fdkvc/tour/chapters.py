@@ -23,9 +23,9 @@ SEED, POLICY = 7, "fd-kvc"
 
 TITLES = (
     "The cache fills",
-    "Attention misleads",
+    "Attention can mislead",
     "The topic returns",
-    "The call fails",
+    "A call lacks a word",
     "Bring it back",
     "The first tokens",
     "What to use, and what is open",

@@ -178,8 +178,8 @@ def test_in_the_hotel_one_restored_word_mends_the_call() -> None:
 
 def test_the_headline_says_which_caches_lose_another_word() -> None:
     assert headline([*shipped_answer("hotel").answers.values()]) == (
-        '“bring(what="breakfast"” in the true answer: predicted with the full cache and H2O; lost '
-        "with FIFO, FD-KVC and KeyDiff; another word is lost with H2O"
+        "Lost of the 2 words of the true answer that the full cache predicts: 1 with H2O and "
+        "KeyDiff, 2 with FIFO and FD-KVC"
     )
 
 

@@ -97,5 +97,5 @@ def test_the_sentence_says_which_advice_holds_on_the_second_model() -> None:
         "On a second model, Qwen2.5-Coder-0.5B, dropped messages (keys kept) cost 12 points of "
         "the values against Weighted recency + sinks (20 dialogs of SGD), FD-KVC's reinforcement "
         "43 (12 dialogs). H2O + sinks was not compared with Sink+Window there. Of 12 comparisons "
-        "in KL 3 differ from SmolLM2's."
+        "of predictions, 3 came out differently from SmolLM2's."
     )

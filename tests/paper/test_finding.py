@@ -10,6 +10,7 @@ import pytest
 from fdkvc.paper.page.claims_html import claims_html
 from fdkvc.paper.published import LATE_ALIGNMENT
 from fdkvc.paper.replication.claims import claim_results, found_words
+from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.replication.finding import FEWEST_VARYING, changed_verdicts, finding, finding_text
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import Study
@@ -22,9 +23,9 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     claims = Counter(result.verdict for result in claim_results(study))
     head, more = finding(study)
 
-    assert f"{claims['holds']} of {claims.total()} hold" in head
+    assert f"of {claims.total()}, {claims['holds']} hold" in head
     assert "0 of 42 alignment figures" in head
-    assert f"{claims['does not hold']} do not hold" in more["Claims"]
+    assert f"{claims['does not hold']} do not hold" in head
     assert "close to those of unrelated vectors" in more["Alignment"]
     dialogs = study.results.benchmark.dialogs
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
@@ -32,11 +33,9 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
 
 def test_a_headline_counts_what_the_paper_says_of_itself() -> None:
     """Table 4 prints FD-KVC third, Table 2 more than twice FIFO's turns."""
-    refuted = {
-        result.claim.key: found_words(result)
-        for result in claim_results(papers_run().study)
-        if result.refuted_by_paper
-    }
+    study = papers_run().study
+    refuted_claims = [result for result in claim_results(study) if result.refuted_by_paper]
+    refuted = {result.claim.key: found_words(result) for result in refuted_claims}
     assert refuted == {
         "heuristics-alignment": "FD-KVC takes place 3 of 4",
         "heuristics-retention": "FD-KVC takes place 3 of 4",
@@ -44,7 +43,18 @@ def test_a_headline_counts_what_the_paper_says_of_itself() -> None:
         "fixed-point": "the highest is 1.36",
         "hyperparameters": "6 can be set freely",
     }
-    assert f"{len(refuted)} of the others contradict" in finding(papers_run().study)[0]
+    assert {result.verdict for result in refuted_claims} == {"does not hold"}
+    words = finding(study)[1]["Claims that do not hold"]
+    assert f"{len(refuted)} of them contradict" in words
+
+
+def test_a_headline_counts_the_figures_of_the_papers_own_policy() -> None:
+    study = papers_run().study
+    rows = [
+        row for row in facts(study) if row.policy.startswith("fd-kvc") and row.verdict is not None
+    ]
+    own = [row.verdict for row in rows if "alignment" not in row.metric]
+    assert f"FD-KVC's own: {own.count('reproduced')} of {len(own)}" in finding(study)[0]
 
 
 def test_the_span_of_published_alignments_names_the_table_that_it_is_of() -> None:
@@ -71,7 +81,7 @@ def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mea
         holding.append(verdicts.count("holds"))
     _, more = finding(study)
     assert f"no matrix makes more than {max(holding)} hold" in more["Choices"]
-    assert f"Of the {len(about_alignment)} claims measured with three" in more["Choices"]
+    assert f"Of the {len(about_alignment)} claims measured with all three" in more["Choices"]
 
 
 def test_a_claim_shows_its_verdict_with_other_matrices() -> None:

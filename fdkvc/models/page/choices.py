@@ -96,8 +96,8 @@ RECORDED_UNDER = {EXAMPLE: "smollm2", "hotel": MODEL.default}
 """The chosen model with which each recorded example is shown."""
 
 OTHER_MODEL = (
-    "Choose a model of yours for that, such as Ollama's qwen2.5-coder:0.5b. The bundled one "
-    "answers only once you change, say, the budget."
+    "Choose a model of yours for that, such as Ollama's qwen2.5-coder:0.5b. Once you change, say, "
+    "the budget, the bundled model answers instead."
 )
 
 STARTERS = {

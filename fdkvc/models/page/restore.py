@@ -37,11 +37,10 @@ def show_restoration(
     st.markdown(plain(_summary(answer, answers, expected, by_full)))
     st.html(restored_html(answers, expected, by_full=by_full))
     st.caption(
-        "Of the words that some head of this policy has evicted, these get the most attention "
-        "from the full cache where it writes the word that this policy's answer lacks; function "
-        "words come last. Adjacent words with similar attention (half or more) are restored "
-        "together, in every head, for this answer only. In your own chat, the full cache reads "
-        "this policy's earlier answers here, not its own."
+        "Tried are the evicted words that the full cache attends to most when it writes the word "
+        "that this policy's answer lacks, function words last. Each is put back for this answer "
+        "only, in every head, with neighbors that get at least half of its attention. In your own "
+        "chat, the full cache reads this policy's earlier answers here, not its own."
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from html import escape
-from itertools import chain
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.core.words import clipped, listed
@@ -155,12 +154,21 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     if words:
         word = max(words, key=lambda index: len(_lost(answers, index)))
         lost = _lost(answers, word)
-        predicting = [title for title in titles if title not in lost]
-        elsewhere = {*chain.from_iterable(_lost(answers, index) for index in words)}
-        losing = [title for title in predicting if title in elsewhere]
-        more = f"; another word is lost with {listed(losing)}" if losing else ""
-        value = f"“{full.predicted[word].text.strip(PUNCTUATION)}” in {text}"
-        return f"{value}: predicted with {listed(predicting)}; lost with {listed(lost)}{more}"
+        if all({*_lost(answers, index)} <= {*lost} for index in words):
+            predicting = [title for title in titles if title not in lost]
+            value = f"“{full.predicted[word].text.strip(PUNCTUATION)}” in {text}"
+            return f"{value}: predicted with {listed(predicting)}; lost with {listed(lost)}"
+        right = [index for index, predicted in enumerate(full.predicted) if predicted.right]
+        by_count: dict[int, list[str]] = {}
+        for answer in answers[1:]:
+            number = sum(not answer.predicted[index].right for index in right)
+            by_count.setdefault(number, []).append(answer.title)
+        losses = [
+            f"{number or 'none'} with {listed(by_count[number])}"
+            for number in sorted(by_count)
+        ]
+        full_words = f"{len(right)} words of {text} that the full cache predicts"
+        return f"Lost of the {full_words}: {', '.join(losses)}"
     if any(word.right for word in full.predicted):
         return f"No cache loses a word of {text} that the full cache predicts"
     return f"The full cache predicts no word of {text}: there is nothing to lose"

@@ -65,27 +65,37 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         if metrics:
             rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
             verdicts = Counter(row.verdict for row in rows)
-            open_words = f" ({verdicts[OPEN]} open)" if verdicts[OPEN] else ""
             figures = f"{verdicts[REPRODUCED]} of {len(rows)} {listed(metrics)} figures"
-            parts.append(figures + open_words)
+            remarks = [f"{verdicts[OPEN]} open"] if verdicts[OPEN] else []
+            fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
+            if verdicts[REPRODUCED] and fd_kvc:
+                own_figures = f"{fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}"
+                remarks.insert(0, f"FD-KVC's own: {own_figures}")
+            parts.append(f"{figures} ({'; '.join(remarks)})" if remarks else figures)
             words = _counted(rows)
             if kind == NOT_REPRODUCED and "alignment" in metrics:
                 alignments = size_of_alignments(study.results)
                 words = f"with the value matrix, {words} {alignments}".rstrip()
             details[sentence(listed(metrics))[:-1]] = words
-    # 3. The headline, with the claims that hold and the figures that are open.
+    # 3. The claims by verdict, and what the failed ones are about.
     claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
+    counted_verdicts = {
+        "hold": counts["holds"],
+        "hold (figure not confirmed)": counts["direction only"],
+        "are open": counts[OPEN],
+        "have no verdict": counts[None],
+        "do not hold": counts["does not hold"],
+    }
+    numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
     head = (
-        f"Reproduced in the tables: {listed(parts)}. Claims in the text: {counts['holds']} of "
-        f"{len(claims)} hold"
+        f"Reproduced in the tables: {listed(parts)}. Claims in the text: of {len(claims)}, "
+        f"{listed(numbers)}."
     )
-    if refuted := sum(result.refuted_by_paper for result in claims):
-        head += f"; {refuted} of the others contradict the paper's own numbers"
-    head += "."
     details[CHOICES] = (
         "Where the paper leaves a choice open, this project takes one whose results match its "
-        f"tables; another may match as well.{_words_by_matrix(claims)}"
+        "tables, so that a match shows less; another may match as well."
+        f"{_words_by_matrix(claims)}"
     )
     has_open = any(fact.verdict == OPEN for fact in chain(*by_metric.values()))
     dialogs = min(map(study.results.dialogs, study.results.measured))
@@ -94,24 +104,19 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             f"no failure: with {dialogs:,} dialogs few figures that vary between dialogs are "
             f"decided; that takes about {FEWEST_VARYING}."
         )
-    # 4. The claims by verdict, and what the failed ones are about.
-    failed = Counter[str]()
-    for row in claims:
-        if row.verdict == "does not hold":
-            failed[_subject(row.claim.measure.metric)] += 1
-    counted_verdicts = {
-        "hold": counts["holds"],
-        "hold (figure not confirmed)": counts["direction only"],
-        "open": counts[OPEN],
-        "without a verdict": counts[None],
-        "do not hold": failed.total(),
-    }
-    numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
+    failed = Counter(
+        _subject(result.claim.measure.metric)
+        for result in claims
+        if result.verdict == "does not hold"
+    )
     subjects = [
         name if number == 1 else f"{name} ({number})" for name, number in failed.items()
     ]
-    against = f": on {listed(subjects)}" if subjects else ""
-    details["Claims"] = f"of {len(claims)}, {', '.join(numbers)}{against}."
+    refuted = sum(result.refuted_by_paper for result in claims)
+    if failed:
+        details["Claims that do not hold"] = (
+            f"on {listed(subjects)}; {refuted} of them contradict the paper's own numbers."
+        )
     return head, details
 
 
@@ -125,10 +130,11 @@ def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
         results = [result.other_matrices.get(matrix, result) for result in about_alignment]
         holding.append([result.verdict for result in results].count("holds"))
     return (
-        " Not so for alignment, whose matrix the paper does not name: its figures are not those "
-        "of the value matrix, taken here, which does not show that they are wrong. Of the "
-        f"{len(about_alignment)} claims measured with three matrices, no matrix makes more than "
-        f"{max(holding)} hold."
+        " Not so for alignment, for which a matrix projects the topic that a cache's output is "
+        "compared with: the paper does not say whether that of values, keys or queries. With the "
+        "value matrix, taken here, its figures do not come out, which does not show that they are "
+        f"wrong. Of the {len(about_alignment)} claims measured with all three, no matrix makes "
+        f"more than {max(holding)} hold."
     )
 
 
