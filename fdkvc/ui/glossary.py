@@ -20,8 +20,9 @@ WORDS = {
     "Cluster": "Dialogs with the same services are alike, so for an interval they count as one.",
     "Wrapper": "A rule around a policy that changes how it evicts, such as protecting the first "
     "tokens or evicting whole blocks; the policy's scores stay.",
-    "Tool calls not part of the text": "A call that an assistant made is shown, but the model does "
-    "not read its words: they take no room in the cache, and only its values are needed.",
+    "Tool calls not part of the text": "A call that an assistant made is shown, but its words take "
+    "no room in the cache: only its values are needed. Where a model's tokens are counted, it is "
+    "read as that model's template writes it.",
     "Read again": "The model computes keys and values anew from the text that stays, and so "
     "without what was evicted; kept ones were computed when all of it was there.",
 }

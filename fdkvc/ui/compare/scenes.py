@@ -177,6 +177,9 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    late = f"Late: the mean of the last {LATE_TURNS} turns; latency: the median turn."
-    st.caption(plain(f"↑ higher is better, ↓ lower is better. {late}"))
+    late = (
+        f"Late: the mean of the last {LATE_TURNS} turns. Retention is of the topic spoken of."
+    )
+    latency = "Latency: the median turn of this one run."
+    st.caption(plain(f"↑ higher is better, ↓ lower is better. {late} {latency}"))
     show_glossary(metrics, (lane.policy for lane in lanes), FIGURES)
