@@ -44,7 +44,7 @@ def test_a_headline_counts_what_the_paper_says_of_itself() -> None:
         "hyperparameters": "6 can be set freely",
     }
     assert {result.verdict for result in refuted_claims} == {"does not hold"}
-    words = finding(study)[1]["Claims that do not hold"]
+    words = finding(study)[1]["Claims"]
     assert f"{len(refuted)} of them contradict" in words
 
 

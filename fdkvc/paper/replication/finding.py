@@ -114,8 +114,9 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     ]
     refuted = sum(result.refuted_by_paper for result in claims)
     if failed:
-        details["Claims that do not hold"] = (
-            f"on {listed(subjects)}; {refuted} of them contradict the paper's own numbers."
+        details["Claims"] = (
+            f"those that do not hold are on {listed(subjects)}; {refuted} of them contradict the "
+            "paper's own numbers."
         )
     return head, details
 
