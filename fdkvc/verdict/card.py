@@ -452,10 +452,10 @@ def judged_way(
 ) -> Way | None:
     """Return the way that a model recommends: of those that it sized, as of those by words.
 
-    If it sized none, the smallest of the ways read that loses hardly more than the one that loses
-    least. That by words comes before all others then, and what is sized by letters after them. Of
-    fewer than `DECIDING_VALUES` values, the way by words stays. A dialog from which a way evicts
-    nothing loses nothing.
+    If it sized none, the smallest and simplest of the ways read that loses hardly more than the one
+    that loses least. That by words comes before all others then, and what is sized by letters after
+    them. Of fewer than `DECIDING_VALUES` values, the way by words stays. A dialog from which a way
+    evicts nothing loses nothing.
     """
     sized = {
         candidate.policy: candidate for candidate in candidates if candidate.sized_by_model
@@ -465,7 +465,8 @@ def judged_way(
     if best is not None or (sized and (by_words is None or by_words.policy in sized)):
         return best
     ordered = sorted(
-        candidates, key=lambda candidate: (candidate != by_words, candidate.guessed)
+        candidates,
+        key=lambda candidate: (candidate != by_words, candidate.guessed, _order(candidate)),
     )
     losses = list[tuple[Way, float, int]]()
     for candidate in ordered:

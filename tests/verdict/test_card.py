@@ -503,6 +503,20 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert [row[-3] for row in card_grid(read).rows] == [lost_likelihood(kl), "33 %"]
 
 
+def test_without_calls_the_simplest_way_is_set_of_those_that_lose_hardly_more() -> None:
+    policies = [*map(read_policy, ("sinks(weighted-recency)", MESSAGES))]
+    tables = NO_METRICS, needs()[:0]
+    for kl, best in ((0.12, MESSAGES), (0.2, "sinks(weighted-recency)")):
+        scores = {MESSAGES: Reading(0, 0, kl, 2), policies[0].name: Reading(0, 0, 0.05, 2)}
+        read = ModelRead("SmolLM2", ("d0", "d1"), 900, scores)
+        card = find_card(policies, tables, [900, 1100], SHAPE, 0.95, "SmolLM2", read)
+        assert card.best is not None
+        assert card.best.policy == best
+        said = card_sentences(card)[1]
+        assert ("As good here" in said) == (best == MESSAGES)
+        assert ("no way that engines have is enough" in said) == (best != MESSAGES)
+
+
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     card = card_of()
     grid, record = card_grid(card), card_record(card)
