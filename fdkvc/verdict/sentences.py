@@ -61,7 +61,14 @@ def card_sentences(card: Card) -> tuple[str, ...]:
 
 
 def today_sentence(loss: TodayLoss, unit: str) -> str:
-    """Return what is lost today, in tokens of `unit`."""
+    """Return what is lost today, in tokens of `unit`, and what these leave out."""
+    sentence = _loss_sentence(loss, unit)
+    if loss.count.values and loss.without_tools:
+        sentence += " Descriptions of tools are not counted, and take room, too."
+    return sentence
+
+
+def _loss_sentence(loss: TodayLoss, unit: str) -> str:
     counted = loss.count
     if not loss.longer:
         limit = f"{count(loss.today.tokens, 'token')} of {unit}"
@@ -137,8 +144,8 @@ def others_sentence(card: Card) -> str:
     if best.refused > 0:
         turns = "under 1 %" if best.refused < 0.01 else percent(best.refused)
         parts.append(
-            f"After {turns} of the turns services refuse what stays, such as a tool result without "
-            "its call"
+            f"After {turns} of the turns hosted services refuse what stays, such as a tool result "
+            "without its call"
         )
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
@@ -385,7 +392,7 @@ def drawbacks(candidate: Way) -> list[str]:
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:
-        words.append("services refuse it")
+        words.append("hosted services refuse it")
     if candidate.uncleared:
         words.append("not enough alone")
     return words
@@ -436,7 +443,9 @@ def settings(card: Card) -> dict[str, str]:
         lines = settings_of_limit(loss, card.unit, estimated=estimated)
     for candidate in (advice.setting, advice.setting and card.smaller):
         if candidate is not None:
-            lines |= settings_of(candidate, card.tokens, card.unit, estimated=estimated)
+            purpose = "# only to store less\n" if advice.stores_less else ""
+            own_lines = settings_of(candidate, card.tokens, card.unit, estimated=estimated)
+            lines |= {engine: f"{purpose}{line}" for engine, line in own_lines.items()}
     return lines
 
 

@@ -144,6 +144,8 @@ class TodayLoss:
     """The worst losses, as `worst_losses` has them."""
     reread: float = math.nan
     """Tokens that are read again in a dialog, on average; NaN for none."""
+    without_tools: bool = False
+    """Whether descriptions of tools, which engines store, too, are not among the tokens."""
 
     def is_enough(self, target: float) -> bool:
         """Whether the limit keeps this share of the values."""
@@ -178,7 +180,10 @@ def lose_today(
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     worst = worst_losses(forgotten(arguments))
     count = ValueCount.of(arguments)
-    return TodayLoss(today, count, longer, len(turn_ends), longest, worst, reread)
+    without_tools = not all(dialog.tools_in_text for dialog in transcripts_of(recordings))
+    return TodayLoss(
+        today, count, longer, len(turn_ends), longest, worst, reread, without_tools
+    )
 
 
 def stopped_arguments(

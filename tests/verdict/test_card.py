@@ -173,7 +173,8 @@ def test_a_limit_that_is_enough_has_no_setting_beside_it_that_saves_too_little(
     assert f"would save {saved}, and under 256 tokens is too little" in why[0]
     assert not settings(card)
     assert not any(":" in row[0] for row in card_grid(card).rows)
-    assert settings(card_with_today("ollama:356", 31, 1200))
+    (line,) = settings(card_with_today("ollama:356", 31, 1200)).values()
+    assert line.startswith("# only to store less\n")
 
 
 def test_where_evicting_does_not_pay_a_limit_that_loses_nothing_is_set() -> None:
@@ -570,8 +571,8 @@ def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, sh
     card = refused(recall, MESSAGES, share)
     said = card_sentences(card)[1]
     assert f"After {shown} of the turns" in said
-    assert "services refuse it" in [row[-1] for row in short_grid(card).rows]
-    assert "services refuse what stays" in said
+    assert "hosted services refuse it" in [row[-1] for row in short_grid(card).rows]
+    assert "hosted services refuse what stays" in said
     assert "services refuse" not in " ".join(card_sentences(refused(recall, USER_FIRST, share)))
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.tools import with_tools
 from fdkvc.core.transcripts import Transcript
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
@@ -41,6 +42,15 @@ def test_an_engine_that_stops_serves_no_call_beyond_its_limit() -> None:
     recordings = LexicalRecordings(DIALOGS[:1], 0, Encoding())
     loss = lose_today(Today("llama.cpp", limit), recordings, workers=1)
     assert loss.count.lost == sum(turn > middle for turn in calls)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_it_is_said_where_descriptions_of_tools_are_not_counted(listed: bool) -> None:
+    dialogs = read_file(EXAMPLES / "errands.json")
+    read = with_tools(dialogs)[0] if listed else dialogs
+    loss = lose_today(Today("ollama", 600), LexicalRecordings(read, 0, Encoding()), workers=1)
+    said = today_sentence(loss, "SmolLM2")
+    assert said.endswith(" Descriptions of tools are not counted, and take room, too.") != listed
 
 
 @pytest.mark.parametrize("text", ["vllm", "ollama:0", "ollama:many", "ollama:2000000"])

@@ -309,12 +309,12 @@ def _draw(page: str, known: Known) -> None:
         st.markdown(
             Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card))
         )
+        if basis := certainty_sentence(card):
+            st.markdown(plain(basis), help=help_on(basis))
         lines = settings(card)
         tabs = st.tabs([*map(plain, lines)]) if lines else ()
         for tab, line in zip(tabs, lines.values(), strict=True):
             tab.code(line, language=None, wrap_lines=True)
-        if basis := certainty_sentence(card):
-            st.markdown(plain(basis), help=help_on(basis))
         _show_reader(page, known)
     if not card.clusters and card.read is None:
         if candidate := _shown_way(card):
@@ -372,7 +372,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and loss.count.values:
         size = min(loss.today.tokens, loss.longest)
-        label = "today" if loss.longer else "today: all"
+        label = "today" if loss.longer else f"today ({loss.today.tokens:,}): all"
         marks.append((label, loss.today.policy, size, loss.count.kept))
     if (setting := card.advice.setting) is not None:
         label = "to store less" if card.advice.stores_less else "recommended"
@@ -402,7 +402,8 @@ def _show_losses(page: str, file: DialogFile, replayed: ReplayRun, candidate: Wa
     if losses.empty:
         return
     with st.container(horizontal=True, key="losses", vertical_alignment="center"):
-        st.markdown("Worst losses of this setting", width="content")
+        size = count(candidate.tried, "token")
+        st.markdown(plain(f"Worst losses at {size}"), width="content")
         for number, row in enumerate(losses.to_dict("records")):
             story = (
                 f"{row['call']} in turn {row['turn']} of {row['dialog']} needs it, "
