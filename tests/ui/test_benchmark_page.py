@@ -78,7 +78,7 @@ def test_the_page_opens_with_what_it_finds() -> None:
     app = open_page("benchmark")
     head, more = finding(papers_run().study)
     assert head in [text.value for text in app.markdown]
-    assert plain(more[CHOICES]) in [text.value for text in app.markdown]
+    assert plain(more[CHOICES]) in [text.value for text in app.caption]
     said = [text.value for text in section(app, "Tables").markdown]
     assert any(
         all(f"**{subject}:** " in text for subject in more if subject not in ("Claims", CHOICES))

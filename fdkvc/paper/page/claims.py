@@ -48,7 +48,7 @@ def show_answer(study: Study) -> None:
     head, details = finding_of(study)
     if head:
         st.markdown(plain(head))
-        st.markdown(plain(details[CHOICES]))
+        st.caption(plain(details[CHOICES]))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")

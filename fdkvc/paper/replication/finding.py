@@ -89,8 +89,8 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
     }
     numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
     head = (
-        f"Reproduced in the tables: {listed(parts)}. Claims in the text: of {len(claims)}, "
-        f"{listed(numbers)}."
+        f"Reproduced in the tables, with open choices made to match them: {listed(parts)}. "
+        f"Claims in the text: of {len(claims)}, {listed(numbers)}."
     )
     details[CHOICES] = (
         "Where the paper leaves a choice open, this project takes one whose results match its "
