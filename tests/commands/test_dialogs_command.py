@@ -155,6 +155,7 @@ def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURED) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"num_hidden_layers": 4, "num_attention_heads": 2, "hidden_size": 128}')

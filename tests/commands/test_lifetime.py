@@ -60,6 +60,7 @@ PATIENCE = 20.0
 """Seconds for a busy machine; a worker that is left to itself has minutes of work, or waits on."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ending", "moment"),
     [
@@ -67,12 +68,12 @@ PATIENCE = 20.0
         (signal.SIGKILL, AT_WORK),
         (signal.SIGTERM, BEGUN),
         (signal.SIGHUP, BEGUN),
-        pytest.param(signal.SIGINT, FIRST_STARTED, marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, BOTH_STARTED, marks=pytest.mark.long),
-        pytest.param(signal.SIGTERM, AT_WORK, marks=pytest.mark.long),
-        pytest.param(signal.SIGHUP, AT_WORK, marks=pytest.mark.long),
-        pytest.param(signal.SIGKILL, FIRST_STARTED, marks=pytest.mark.long),
-        pytest.param(signal.SIGKILL, BOTH_STARTED, marks=pytest.mark.long),
+        (signal.SIGINT, FIRST_STARTED),
+        (signal.SIGINT, BOTH_STARTED),
+        (signal.SIGTERM, AT_WORK),
+        (signal.SIGHUP, AT_WORK),
+        (signal.SIGKILL, FIRST_STARTED),
+        (signal.SIGKILL, BOTH_STARTED),
     ],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else f"after {len(value)}",
 )

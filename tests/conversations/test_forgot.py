@@ -160,6 +160,7 @@ def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> Non
         )
 
 
+@pytest.mark.long
 def test_2_000_calls_alike_are_one_value_and_each_message_is_searched_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -381,6 +382,7 @@ def test_what_a_list_would_have_held_is_said_only_if_it_holds_something() -> Non
     assert "A list of what" not in instruction(replace(result, ways=(*others, empty)))
 
 
+@pytest.mark.long
 def test_the_sessions_of_a_folder_are_summed_by_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

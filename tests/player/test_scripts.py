@@ -202,6 +202,7 @@ def test_the_parts_of_a_score_add_up_to_its_terms(
 # ------------------------------------------------------------------------------- the other views
 
 
+@pytest.mark.long
 @every_run
 def test_river_and_path_follow_what_is_kept(
     name: str, runs: Mapping[str, StageRun], seen: Any

@@ -77,8 +77,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.long)])
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_killed_run_goes_on_bit_for_bit(
     case: list[str], workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

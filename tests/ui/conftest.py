@@ -27,7 +27,9 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_work_left_behind() -> Iterator[None]:
     yield
-    left = [job for job in shared_jobs()._jobs.values() if not job.finished]
+    jobs = shared_jobs()._jobs
+    left = [job for job in jobs.values() if not job.finished]
     for job in left:
         job.cancel()
+        del jobs[job.name]  # another test of the same run would find it stopped
     wait([job.future for job in left])

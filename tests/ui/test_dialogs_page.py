@@ -782,6 +782,7 @@ def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(runs) == 2
 
 
+@pytest.mark.long
 def test_a_preset_brings_its_limit() -> None:
     app = card(open_page("dialogs", file="rental", target=90))
     settled(app.selectbox(key="dialogs/today").set_value("anthropic").run())

@@ -439,6 +439,7 @@ def test_a_symbol_is_read_aloud_as_a_letter() -> None:
     assert not [label for label in labels if "$" in label or "\\" in label]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["step", "compare", "dialogs"])
 def test_a_link_past_the_end_of_its_dialog_is_told(page: str) -> None:
     if page == "dialogs":

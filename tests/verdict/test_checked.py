@@ -212,12 +212,13 @@ def read_at(sizes: dict[str, int]) -> tuple[float, dict[str, int]]:
     return (whole.value * whole["count"]).sum(), losses
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seconds", "values", "dialogs", "rounds"),
     [
         (20, 1, 1, 3),
         (70, 1, 1, 1),
-        pytest.param(5, 1, 2, 8, marks=pytest.mark.long),
+        (5, 1, 2, 8),
         (20, 1_000, 2, 1),
     ],
 )

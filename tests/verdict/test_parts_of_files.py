@@ -102,6 +102,7 @@ def log_without(random: Random) -> bytes:
     return joined([remove_parts(row, random, 0.05) for row in rows])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(24))
 def test_forgot_ends_in_no_traceback(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"

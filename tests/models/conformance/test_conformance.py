@@ -47,6 +47,7 @@ def run(subject: Subject, chosen_checks: Iterable[Check]) -> None:
         check(subject)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("decides", ["head", "layer"])
 @pytest.mark.parametrize("key", ["fifo", "h2o", "fd-kvc", "snapkv", "expected-attention"])
 def test_the_projects_memories_pass(decoder: Decoder, key: str, decides: str) -> None:
