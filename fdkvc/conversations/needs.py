@@ -10,9 +10,10 @@ A *need* is a thing in a call's arguments that the agent can only have read or b
    line with the name of its parameter or flag (``port = 443``).
 
 None are the programs, subcommands, flags and comments of a command and its working folder; numbers
-that pace or place a call (offset, limit, timeout); settings (mode, status), and plain words where a
-parameter has few values; names that most projects have (README.md); what an edit replaces, as the
-file shows it; and what the agent makes up itself: a description, a plan, a new text.
+that pace or place a call (offset, limit, timeout, a range of pages); settings (mode, status), and
+plain words where a parameter has few values; names that most projects have (README.md); what an
+edit replaces, as the file shows it; and what the agent makes up itself: a description, a plan with
+its numbers, a new text.
 """
 
 import re
@@ -42,6 +43,12 @@ SETTINGS = name_set(
 )
 """Words in the names of parameters whose words are settings."""
 
+MODES = name_set(
+    "action direction effort encoding format kind lang language level mode operation permission "
+    "permissions priority state status style type verbosity visibility"
+)
+"""Last words in the names of parameters that have settings with `-` or `_`, too."""
+
 CODE = name_set("body code content diff input new old patch source string text update")
 """Words in the names of parameters for files and code that the agent writes."""
 
@@ -50,9 +57,6 @@ PROSE = name_set(
     "note notes plan prompt question questions query step subject summary task title todo todos"
 )
 """Words in the names of parameters for sentences that the agent writes."""
-
-PLANS = name_set("plan step todo todos")
-"""Words in the names of parameters whose short numbers count the steps of a plan."""
 
 UNREAD = name_set(
     "cwd description explanation justification old oldstr reason thought workdir working workspace"
@@ -63,8 +67,8 @@ an edit replaces."""
 NAMES = name_set("file filename name path uri url")
 """Words in the names of parameters that hold a name nevertheless."""
 
-LABELS = name_set("id name")
-"""Words in the names of parameters whose words are no settings."""
+LABELS = NAMES | name_set("branch dir key machine set test")
+"""Words in the names of parameters in which `MODES` are no settings."""
 
 PATTERNS = name_set("glob globs include pattern patterns regex")
 """Words in the names of parameters that are searched for as the words of a search command."""
@@ -143,8 +147,16 @@ _CODE_NAME = re.compile(
     rf"(?!\w|-\w|/\D|\.(?:{SUFFIXES.replace(' ', '|')})\b)"
 )
 _NAME = re.compile(r"[^\W\d_][\w.,'’-]*(?: [\w.,'’&-]+)*")
-_SETTING = re.compile(r"[A-Za-z]+(?:[-_][A-Za-z]+)*")
+_SETTING = re.compile(r"(?=[a-z])W(?:[-_]W)+".replace("W", r"[a-z]*(?:\d{1,3}[a-z]*)?"))
+"""Words in small letters with `-` or `_`, of which each has a short number at most: ``utf-8``."""
+
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_PLACE = re.compile(
+    r"(?i)(?:.*\.)?(?:(?:line|page|view)?_?(?:lines?|pages?|ranges?)(?:\.\d+)?=\d+-\d+"
+    r"|(?:todo\w*|plan)\.\d+\.id=\d{1,2})"
+)
+"""A parameter and its range of pages or lines, or the number of an item in a list of todos."""
+
 _FIGURES = re.compile(r"[-+]?\d+(?:[-.:/ ]\d+)*")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _SHELL = re.compile(
@@ -230,13 +242,13 @@ def _things_in(slot: str, value: str, is_setting: bool) -> Iterator[Thing]:
         unspaced = value.replace(" ", "_")  # a folder's name may have spaces
     if words & UNREAD and not words & NAMES:
         return
-    if words & SETTINGS and not words & LABELS and _SETTING.fullmatch(value):
+    if _last_word(slot) in MODES and not words & LABELS and _SETTING.fullmatch(value):
         return
     if words & COMMANDS or (words & QUERIES and _QUERY.search(value)):
         yield from (Thing(slot, *things) for things in _in_command(value))
     elif _FIGURES.fullmatch(value):
-        is_plain = not _is_long(value) or (words & PACES and _NUMBER.fullmatch(value))
-        if not (is_plain and words & (PACES | PLANS)):
+        is_pace = words & PACES and _NUMBER.fullmatch(value)
+        if not (is_pace or _PLACE.fullmatch(f"{slot}={value}")):
             yield Thing(slot, value, "" if _is_long(value) else _last_word(slot))
     elif words & PATTERNS:
         yield from (Thing(slot, *things) for things in _in_word(value, "grep", ""))

@@ -100,7 +100,43 @@ def test_things_inside_a_command_are_needs_and_its_words_are_none(
         ({"command": "find . -not -path '*/node_modules/*' | xargs grep tide_log"}, ["tide_log"]),
         ({"taskId": "37", "intent": "Mend the tides"}, ["37"]),
         ({"pages": "1-5", "instruction": "Change the name"}, []),
-        ({"file_type": "tide-table", "start": "2026-11-05", "code": "12"}, ["2026-11-05", "12"]),
+        ({"type": "tide-table", "start": "2026-11-05", "code": "12"}, ["2026-11-05", "12"]),
+        (
+            {"start": "9:30", "output_path": "weekly_report", "state_key": "API_TOKEN"},
+            ["9:30", "weekly_report", "API_TOKEN"],
+        ),
+        (
+            {"output_file": "low-water", "output_dir": "build_tides", "output_branch": "fix-tide"},
+            ["low-water", "build_tides", "fix-tide"],
+        ),
+        (
+            {"secret_scope": "PROD_DB_KEY", "return_type": "TurnView", "sort_key": "created_at"},
+            ["PROD_DB_KEY", "TurnView", "created_at"],
+        ),
+        (
+            {"role": "deploy-bot", "unit": "nginx-proxy", "unit_test": "test_low_water"},
+            ["deploy-bot", "nginx-proxy", "test_low_water"],
+        ),
+        (
+            {"state_machine": "order-flow", "permission_set": "AdminAccess", "file_type": "a-tide"},
+            ["order-flow", "AdminAccess", "a-tide"],
+        ),
+        ({"output": "low-water", "scope": "tide_log"}, ["low-water", "tide_log"]),
+        (
+            {"type": "7c41e9b", "kind": "web-7f9c", "state": "tide-4471"},
+            ["7c41e9b", "web-7f9c", "tide-4471"],
+        ),
+        (
+            {"start_time": "9:30", "end_time": "10:15", "start_date": "1/5", "end_date": "5-12"},
+            ["9:30", "10:15", "1/5", "5-12"],
+        ),
+        ({"head_office": "3/4", "width_height": "16:9"}, ["3/4", "16:9"]),
+        ({"date_range": "5-12", "port_range": "80-90"}, ["5-12", "80-90"]),
+        ({"start": 12, "pages": "10-20", "line_range": "100-150", "range": "1000-1200"}, []),
+        ({"todo_id": "37", "plan_id": 12, "todo_list_id": "417"}, ["37", "12", "417"]),
+        ({"todos": [{"id": "417"}], "pages": ["1-5"]}, ["417"]),
+        ({"todoList": [{"id": 3}], "encoding": "utf-8"}, []),
+        ({"type": "k8s-secret", "format": "h264-mp4"}, []),
     ],
 )
 def test_what_an_argument_needs(arguments: Any, needed: list[str]) -> None:
