@@ -1,7 +1,8 @@
 """ChatGPT's export, ``conversations.json``: each conversation is a tree of messages.
 
-Read is the branch that ends at ``current_node``, or in DeepSeek's export at the last node.
-`of_chatgpt` says how a message is read. Hidden messages and those of other branches are counted.
+Read is the branch that ends at ``current_node``, or without one, as in DeepSeek's export, at
+the last node that is nobody's parent. `of_chatgpt` says how a message is read. Hidden messages and
+those of other branches are counted.
 """
 
 from fdkvc.conversations.formats.base import Messages, restated
@@ -40,9 +41,11 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
     nodes = {}
     for key, node in require(value, "mapping", dict, place).items():
         nodes[key] = check_object(node, f"{place}, node {clean_name(key)!r}")
-    is_deepseek = nodes and "current_node" not in value
-    leaf = [*nodes][-1] if is_deepseek else require(value, "current_node", str, place)
     parents = {key: optional(node, "parent", str, place) for key, node in nodes.items()}
+    inner = {*parents.values()}
+    leaves = [key for key in nodes if key not in inner]
+    has_leaf = leaves and "current_node" not in value
+    leaf = leaves[-1] if has_leaf else require(value, "current_node", str, place)
     path = branch_to(leaf, parents, place)
     # The first node of a whole branch is the root, which has no parent.
     missing = parents[path[0]] if path else leaf
@@ -67,10 +70,11 @@ def _of_deepseek(message: JsonObject, location: str, unread: Unread) -> Fields:
     parts = []
     for fragment, inside in listed_objects(message, "fragments", "fragment", location):
         kind = optional(fragment, "type", str, inside).lower()
-        text = optional(fragment, "content", str, inside)
+        text = fragment.get("content") or ""
         if kind == "request":
             role = "user"
-        kind = "text" if kind in ("request", "response") else kind
+        is_text = kind in ("request", "response") and isinstance(text, str)
+        kind = "text" if is_text else kind
         parts.append(restated(fragment, "content", type=kind, text=text))
     return {"role": role, "content": parts}
 

@@ -52,7 +52,7 @@ def branches(
     """Return the branch that is read of each tree; all messages if they do not name their parents.
 
     Each message comes with the object that names it. A branch ends at the leaf, or else at the last
-    message of its tree.
+    message of its tree that is nobody's parent.
     """
     named: dict[str, Message] = {}
     parents: dict[str, str] = {}
@@ -60,16 +60,18 @@ def branches(
         key = field_of(owner, IDS)
         named[key], parents[key] = message, field_of(owner, PARENTS)
     is_tree = len(named) == len(messages) and "" not in named
-    if not is_tree or named.keys().isdisjoint(parents.values()):
+    inner = {*parents.values()}
+    if not is_tree or named.keys().isdisjoint(inner):
         return [[message for _, message in messages]]
     roots: dict[str, str] = {}  # by message; those of one missing parent are one tree
-    ends: dict[str, str] = {}  # the last message of each tree
+    ends: dict[str, str] = {}  # the last message of each tree that is nobody's parent
     for key in named:
         path = branch_to(key, parents, place, roots)
         parent = parents[path[0]] if path else key
         root = roots.get(parent) or parent or path[0]
         roots.update(dict.fromkeys(path, root))
-        ends[root] = key
+        if key not in inner or root not in ends:
+            ends[root] = key
     if leaf in named:
         ends[roots[leaf]] = leaf
     return [[named[key] for key in branch_to(end, parents, place)] for end in ends.values()]
