@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, filterfalse
 from itertools import count as counter
 from typing import Any
 
@@ -295,6 +295,7 @@ def _parsed(value: Any) -> Any:
     if isinstance(value, dict):
         if not SIDES["request"].isdisjoint(value):
             value = {name: _listed(name, child) for name, child in value.items()}
+        value = _in_one_part(value)
         return {name: _parsed(child) for name, child in value.items()}
     if isinstance(value, list):
         attributes = _attributes(value)
@@ -310,6 +311,32 @@ def _parsed(value: Any) -> Any:
 def _listed(name: str, child: Any) -> Any:
     """Return a response that is one message in a list, any other value as it is."""
     return [child] if name in SIDES["response"] and is_message(child) else child
+
+
+def _in_one_part(message: Fields) -> Fields:
+    """Return a message of AI Studio, whose text repeats its parts, with its answer in one part."""
+    text, parts = of_kind(message.get("text"), str), of_kind(message.get("parts"), list)
+    if not parts or not all(map(_has_text, parts)):
+        return message
+    answers = [*filterfalse(is_thought, parts)]
+    answer = "".join(texts_in(answers))
+    if _squeezed(text) == _squeezed(answer):
+        answer = text
+    elif _squeezed(text) != _squeezed("".join(texts_in(parts))):
+        return message
+    joined: Fields = {}
+    for part in answers:
+        joined |= part
+    parts = [*filter(is_thought, parts), joined | {"text": answer}]
+    return restated(message, "text", parts=parts)
+
+
+def _has_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _flat(message: JsonObject, parent: str, numbers: Iterator[int]) -> Iterator[Any]:
@@ -468,11 +495,7 @@ def word_counts(value: Any) -> Counter[str]:
         if isinstance(child, dict):
             if is_thought(child):
                 continue
-            names = {*child} - {*filter(_is_aside, child)}
-            joined = "".join(texts_in(child.get("parts")))
-            if joined == child.get("text"):  # of AI Studio
-                names.discard("text")
-            waiting += ((inside, child[inside]) for inside in names)
+            waiting += [row for row in child.items() if not _is_aside(row[0])]
         elif isinstance(child, list):
             waiting += [(name, item) for item in child]
         elif has_words(child, name):
