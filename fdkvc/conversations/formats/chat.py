@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from fdkvc.conversations.formats.base import (
@@ -36,6 +36,7 @@ from fdkvc.conversations.formats.parts import (
     MESSAGE_FIELDS,
     call_id,
     is_call_field,
+    is_system,
     is_thought,
     text_of,
     turns_of_parts,
@@ -148,11 +149,24 @@ def conversation(
 
 
 def _oldest_first(messages: Sequence[Placed]) -> Sequence[Placed]:
-    """Return messages in order: OpenAI's Assistants list the newest first."""
-    times = [message.get("created_at") for message, _ in messages]
+    """Return messages in order: OpenAI's Assistants list the newest first.
+
+    System prompts without a time stay before the others. Between the first and the last message,
+    which need a time, others may lack one.
+    """
+    prompts = [*takewhile(_is_timeless_prompt, messages)]
+    listed = messages[len(prompts) :]
+    times = [message.get("created_at") for message, _ in listed]
     numbers = only(times, int)
-    is_falling = numbers == times and numbers == sorted(numbers, reverse=True)
-    return messages[::-1] if is_falling and len({*numbers}) > 1 else messages
+    match times:
+        case [int(newest), *_, int(oldest)] if newest > oldest:
+            if numbers == sorted(numbers, reverse=True):
+                return [*prompts, *listed[::-1]]
+    return messages
+
+
+def _is_timeless_prompt(placed: Placed) -> bool:
+    return is_system(placed[0]) and "created_at" not in placed[0]
 
 
 def messages_of(value: JsonObject, field: str, place: str, noun: str = "turn") -> Messages:

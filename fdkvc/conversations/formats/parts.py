@@ -92,6 +92,11 @@ def is_result(message: JsonObject) -> bool:
     return KINDS.get(bare(str(message.get("role")))) == "result"
 
 
+def is_system(message: JsonObject) -> bool:
+    """Whether a message is a system prompt."""
+    return KINDS.get(bare(str(message.get("role")))) == "system"
+
+
 def is_call_field(name: str) -> bool:
     """Whether a message's field of this name has calls."""
     return bare(name) in CALL_FIELDS
