@@ -195,11 +195,15 @@ def prompts_beside(value: JsonObject, place: str) -> Messages:
 
 
 def with_system(value: JsonObject, field: str, place: str) -> Messages:
-    """Yield the system prompts beside the messages, unless the first repeats them, and these."""
-    messages = [*messages_of(value, field, place)]
-    first = messages[0][0] if messages else {}
-    for prompt, location in prompts_beside(value, place):
-        if prompt.get("content", prompt) not in (first.get("content"), first.get("value")):
+    """Yield the messages in a field as `with_prompts` does."""
+    return with_prompts(value, [*messages_of(value, field, place)], place)
+
+
+def with_prompts(owner: JsonObject, messages: Sequence[Placed], place: str) -> Messages:
+    """Yield an object's system prompts that the first message does not repeat, and messages."""
+    spoken = texts_of(messages[0][0]) if messages else set()
+    for prompt, location in prompts_beside(owner, place):
+        if not texts_of(restated(prompt, "role")) <= spoken:
             yield prompt, location
     yield from messages
 
@@ -389,6 +393,11 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
             yield from values_in(child, f"{name}.{index}")
     elif type(value) in (str, int) or (isinstance(value, float) and math.isfinite(value)):
         yield clean_name(name), str(value)
+
+
+def texts_of(value: Any) -> set[str]:
+    """Return the texts and finite numbers in a value that are not empty."""
+    return {text for _, text in values_in(value)} - {""}
 
 
 def has_messages(value: Any) -> bool:

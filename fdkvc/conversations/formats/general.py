@@ -25,7 +25,7 @@ from fdkvc.conversations.formats.base import (
     places_of_sample,
     restated,
 )
-from fdkvc.conversations.formats.chat import conversation, is_prompt, prompts_beside
+from fdkvc.conversations.formats.chat import conversation, is_prompt, texts_of, with_prompts
 from fdkvc.conversations.formats.messages import (
     MAX_SPEAKER_CHARACTERS,
     NAMED,
@@ -37,7 +37,7 @@ from fdkvc.conversations.formats.messages import (
     unwrapped,
     without_details,
 )
-from fdkvc.conversations.formats.parts import is_call_field, is_thought
+from fdkvc.conversations.formats.parts import is_call_field, is_system, is_thought
 from fdkvc.conversations.formats.trees import LEAVES, OTHER_BRANCH, PARENTS, branches, field_of
 from fdkvc.conversations.formats.unknown import seems_to_be
 from fdkvc.conversations.tools import LISTS
@@ -206,6 +206,7 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         trees += _trees_of(listed, unread)
     unread.update(dict(left_out(len(trees), "dialog")))
     dialogs = []
+    left_prompts: list[Fields] = []
     for number in places_of_sample(len(trees)):
         tree = trees[number]
         messages = [*reading.messages(tree, unread)]
@@ -216,14 +217,18 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
                 if [*map(_said, messages)] == [*map(_said, repeated)]:
                     messages = []  # the response has those of its request again
                 messages += answers
-        dialogs.append(_dialog(tree, f"dialog {number}", messages, calls, unread))
+        owner, prompts = _around(tree, messages)
+        for further in prompts:
+            unread.fields(further, ())
+        left_prompts += prompts
+        dialogs.append(_dialog(owner, f"dialog {number}", messages, calls, unread))
         unread = Unread()
     for listed in reading.lists:
         _check_speakers(listed)
     read_items = {*map(id, _items_of(trees))}
     items = _items_of(reading.lists)
     passed_over = [item for item in items if id(item) not in read_items or _is_notice(item)]
-    _check_covered(value, passed_over, dialogs, readings)
+    _check_covered(value, passed_over + left_prompts, dialogs, readings)
     return dialogs, _sentence(chosen_readings, dialogs)
 
 
@@ -248,17 +253,36 @@ def _seems(value: Any) -> str:
 
 
 def _dialog(
-    listed: Items, place: str, messages: list[Placed], calls: bool, unread: Unread
+    owner: Fields, place: str, messages: list[Placed], calls: bool, unread: Unread
 ) -> Transcript | SkippedError:
     """Return a dialog, with the system prompt and the tools of the objects around its messages."""
-    owner: Fields = {}
-    for ancestor in only(listed.owners, dict):
-        owner |= ancestor
     try:
-        placed = [*prompts_beside(owner, place), *messages]
+        placed = [*with_prompts(owner, messages, place)]
         return conversation(owner, place, placed, calls, unread)
     except SkippedError as error:
         return error
+
+
+def _around(listed: Items, messages: Sequence[Placed]) -> tuple[Fields, list[Fields]]:
+    """Return the fields of the objects around messages, and the system prompts left out of them.
+
+    The nearest prompts stay. Of those further out, what these or the first message repeat is no
+    longer in either.
+    """
+    owner: Fields = {}
+    left_prompts: list[Fields] = []
+    first = messages[0][0] if messages else {}
+    spoken = texts_of(first) if is_system(first) else set()
+    for ancestor in reversed(only(listed.owners, dict)):
+        prompts = {name: ancestor[name] for name in filter(is_prompt, ancestor)}
+        if not owner or not spoken:
+            spoken |= texts_of(prompts)
+        else:
+            ancestor = restated(ancestor, *prompts)
+            if not texts_of(prompts) <= spoken:
+                left_prompts.append(prompts)
+        owner = ancestor | owner
+    return owner, left_prompts
 
 
 def _trees_of(listed: Items, unread: Unread) -> list[Items]:
