@@ -372,7 +372,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and loss.count.values:
         size = min(loss.today.tokens, loss.longest)
-        label = "today" if loss.longer else f"today ({loss.today.tokens:,}): all"
+        label = "today" if loss.longer else "today: all"
         marks.append((label, loss.today.policy, size, loss.count.kept))
     if (setting := card.advice.setting) is not None:
         label = "to store less" if card.advice.stores_less else "recommended"
