@@ -288,7 +288,8 @@ def undefined_text(results: Results) -> str:
             and results.dialogs(scenario.key)
         ):
             undefined.append(f"{uncapitalized(late_metric(name).label)} on {scenario.label}")
-    return f"Without a value in every dialog: {listed(undefined)}." if undefined else ""
+    words = "Not shown, as some dialogs have no value of it"
+    return f"{words}: {listed(undefined)}." if undefined else ""
 
 
 def metric_name(name: str) -> str:

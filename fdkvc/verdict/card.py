@@ -231,8 +231,13 @@ class Card:
         keeps_today = loss is not None and loss.is_enough(self.target)
         if loss is not None and keeps_today:
             stored = min(stored, loss.today.tokens)
-        saved = 0.0 if best is None else max(stored - best.slots, 0.0)
-        setting = best if pays(saved, stored) else None
+        setting = None
+        for candidate in filter(None, (best, self.smaller)):
+            if pays(stored - candidate.slots, stored):
+                setting = candidate
+                break
+        saving = setting or best
+        saved = 0.0 if saving is None else max(stored - saving.slots, 0.0)
         larger_is_enough = loss is not None and loss.larger_is_enough
         is_ours = setting is not None and not setting.in_engines
         return Advice(
@@ -267,7 +272,10 @@ class Card:
         for candidate in self._beside(best):
             same_size = candidate.size == best.size and candidate.policy != best.policy
             lacks = candidate.uncleared > 0 or candidate.refused > best.refused
-            if same_size and not lacks and not _loses_more(candidate, best):
+            loses_more = any(
+                _loses_more(candidate, row) for row in (best, *self._beside(best))
+            )
+            if same_size and not lacks and not loses_more:
                 ties.append(candidate)
         return tuple(ties)
 

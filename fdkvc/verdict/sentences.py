@@ -64,7 +64,9 @@ def today_sentence(loss: TodayLoss, unit: str) -> str:
     """Return what is lost today, in tokens of `unit`, and what these leave out."""
     sentence = _loss_sentence(loss, unit)
     if loss.count.values and loss.without_tools:
-        sentence += " Descriptions of tools are not counted, and take room, too."
+        sentence += (
+            " Tools described outside of the messages are not counted, and take room, too."
+        )
     return sentence
 
 
@@ -120,7 +122,7 @@ def setting_sentence(card: Card) -> str:
         words += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
-        full = written_bytes(card.tokens * card.shape.entry_bytes)
+        full = written_bytes((best.slots + advice.saved) * card.shape.entry_bytes)
         words += f", {stored} instead of {full} in {card.shape.name}"
     return " ".join([*sentences, f"{words}."])
 
@@ -150,7 +152,7 @@ def others_sentence(card: Card) -> str:
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
         parts.append(f"As good here: {ties}; this one is the simplest")
-    if (smaller := card.smaller) is not None:
+    if (smaller := card.smaller) not in (None, best):
         share = percent(smaller.tried / card.tokens)
         words = f"“{way_words(smaller.policy)}”, in this project's cache for transformers,"
         parts.append(f"{words} needs only {count(smaller.tried, 'token')} ({share})")
@@ -162,7 +164,8 @@ def _no_setting(card: Card) -> str:
     best = card.best
     target = percent(card.target)
     limit = percent(1 - PAYS)
-    why = f"no way tried keeps {target} of what calls need in less than {limit} of the text"
+    other = "other " if card.advice.keeps_today else ""
+    why = f"no {other}way tried keeps {target} of what calls need in less than {limit} of the text"
     if not card.clusters:
         why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
     if best is not None:
@@ -198,7 +201,7 @@ def certainty(card: Card) -> str:
     """Return how sure the card is, in one of four words."""
     if 0 < card.clusters < MIN_CLUSTERS:
         return GUESS
-    return way_certainty(card.best)
+    return way_certainty(card.advice.setting or card.best)
 
 
 def way_certainty(candidate: Way | None) -> str:
@@ -210,7 +213,7 @@ def way_certainty(candidate: Way | None) -> str:
 
 def certainty_sentence(card: Card) -> str:
     """Return how sure the card is, and why."""
-    best = card.best
+    best = card.advice.setting or card.best
     read = card.read
     parts = []
     word = certainty(card)
@@ -286,7 +289,7 @@ def _beside_words(card: Card) -> list[str]:
 
 def promise_sentence(card: Card) -> str:
     """Return what the setting keeps of other conversations, beside what was asked."""
-    if card.promise is None or card.advice.setting is None:
+    if card.promise is None or card.advice.setting != card.best:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     asked = percent(card.target)
@@ -323,7 +326,9 @@ def short_grid(card: Card) -> Grid:
     Those that no model has read, though they look at its vectors, are in `card_grid` alone.
     """
     best = card.advice.setting
-    leading = [row for row in (best, best and card.smaller) if row is not None]
+    leading = [] if best is None else [best]
+    if best is not None and card.smaller not in (None, best):
+        leading.append(card.smaller)
     room = ROWS - len(leading) - (card.today is not None)
     others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]

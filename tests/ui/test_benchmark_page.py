@@ -426,7 +426,7 @@ def test_a_metric_that_is_undefined_in_a_scenario_is_named() -> None:
     metrics = ("retention", "return_recall")
     sweep = Sweep(scenario=shift, metrics=metrics[1:], dialogs=2)
     run = SweepRun.measure(sweep, workers=1)
-    words = "Without a value in every dialog: return recall on Topic Shift."
+    words = "Not shown, as some dialogs have no value of it: return recall on Topic Shift."
     assert run.text == effects_sentence([run]) == words
     benchmark = Benchmark((shift, SCENARIOS["return"]), metrics=metrics, dialogs=2)
     assert words in BenchmarkRun(run_study(benchmark, is_whole=False, workers=1)).text

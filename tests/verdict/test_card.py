@@ -14,7 +14,7 @@ import fdkvc
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import ARGUMENTS, REPLAYED, Replay
 from fdkvc.core.transcripts import Transcript, Turn
-from fdkvc.core.words import lost_likelihood
+from fdkvc.core.words import lost_likelihood, written_bytes
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned, way_words
 from fdkvc.verdict.card import (
@@ -175,6 +175,23 @@ def test_a_limit_that_is_enough_has_no_setting_beside_it_that_saves_too_little(
     assert not any(":" in row[0] for row in card_grid(card).rows)
     (line,) = settings(card_with_today("ollama:356", 31, 1200)).values()
     assert line.startswith("# only to store less\n")
+
+
+def test_beside_a_limit_that_is_enough_the_way_that_saves_enough_is_set() -> None:
+    """The way of engines pays against the whole text alone, this project's against the limit."""
+    card = card_of({"sinks(weighted-recency)": (0.96, 0.97, 0.98), MESSAGES: (0.5, 0.6, 0.96)})
+    counted = ValueCount(30, 1000, 2, 8)
+    loss = TodayLoss(Today.read("ollama:450"), counted, 3, 8, 1200, pd.DataFrame())
+    card = replace(card, today=loss, own_tokens=True)
+    assert card.best is not None
+    assert card.best.policy == MESSAGES
+    lead, others, _ = card_sentences(card)[1:]
+    assert "To store less, set 100 tokens" in lead
+    bytes_of = card.shape.entry_bytes
+    assert f"{written_bytes(100 * bytes_of)} instead of {written_bytes(450 * bytes_of)}" in lead
+    assert "needs only" not in others
+    assert settings(card).keys() == {"transformers"}
+    assert next(row[0][:5] for row in short_grid(card).rows) == "less:"
 
 
 def test_where_evicting_does_not_pay_a_limit_that_loses_nothing_is_set() -> None:

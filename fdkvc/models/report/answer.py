@@ -167,7 +167,8 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
             f"{number or 'none'} with {listed(by_count[number])}"
             for number in sorted(by_count)
         ]
-        full_words = f"{len(right)} words of {text} that the full cache predicts"
+        full_words = f"{len(right)} words of {text}"
+        full_words += "" if by_full else " that the full cache predicts"
         return f"Lost of the {full_words}: {', '.join(losses)}"
     if any(word.right for word in full.predicted):
         return f"No cache loses a word of {text} that the full cache predicts"
