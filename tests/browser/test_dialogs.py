@@ -323,7 +323,10 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
         .get_by_role("cell")
         .all_inner_texts()
     )
-    way = Way(row[-1], int(row[1].split()[0].replace(",", "")), 1, 1, 1)
+    size = int(row[1].split()[0].replace(",", ""))
+    way = Way(row[-1], size, 1, 1, size)
     settings = settings_of(way, 1000, "SmolLM2", estimated=False)  # of another share
-    assert copied.partition("\n")[2] in {line.partition("\n")[2] for line in settings.values()}
+    purpose, _, lines = copied.partition("\n")
+    assert purpose == "# only to store less"
+    assert lines.partition("\n")[2] in {line.partition("\n")[2] for line in settings.values()}
     page.context.clear_permissions()
