@@ -296,12 +296,16 @@ def test_a_long_dialog_has_elements_for_the_words_near_the_view_and_groups_small
     expect(cell).to_have_attribute("aria-label", re.compile(r"^\d+ entries from .*token \d+, "))
 
 
+PERSON_TO_TOP = "main => { dispatchEvent(new WheelEvent('wheel')); main.scrollTo(0, 0); }"
+"""As a person scrolls, whom the page then no longer brings elsewhere."""
+
+
 def test_what_is_chosen_at_the_top_is_brought_into_view_each_time(page: Page) -> None:
     page.goto("/dialogs?file=evening")
     stage = page.locator(".stage")
     expect(stage).to_be_attached()
     for view in ("Side by side", "One cache", "Transcript"):
-        settled(page).get_by_test_id("stMain").evaluate("main => main.scrollTo(0, 0)")
+        settled(page).get_by_test_id("stMain").evaluate(PERSON_TO_TOP)
         expect(stage).not_to_be_in_viewport()
         page.get_by_role("radio", name=view).click()
         expect(stage).to_be_in_viewport()
