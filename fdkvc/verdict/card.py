@@ -189,11 +189,16 @@ class Advice:
     """Whether today's limit keeps what is asked for."""
     saved: float
     """Tokens that the recommended way saves: of a conversation, or of a limit that is kept."""
-    setting: Way | None
-    """That way; None if there is none, or if it saves too little."""
+    offered: tuple[Way, ...]
+    """That way and a smaller one of this project's cache, of these what saves enough."""
     stores_less: bool
-    """Whether it only stores less: today's limit is enough, or a larger one would be, which an
+    """Whether that only stores less: today's limit is enough, or a larger one would be, which an
     engine can have, where the setting is this project's."""
+
+    @property
+    def setting(self) -> Way | None:
+        """The way to set; None if there is none, or if it saves too little."""
+        return self.offered[0] if self.offered else None
 
 
 @dataclass(frozen=True)
@@ -231,18 +236,19 @@ class Card:
         keeps_today = loss is not None and loss.is_enough(self.target)
         if loss is not None and keeps_today:
             stored = min(stored, loss.today.tokens)
-        setting = None
-        for candidate in filter(None, (best, self.smaller)):
-            if pays(stored - candidate.slots, stored):
-                setting = candidate
-                break
-        saving = setting or best
+        named = filter(None, (best, self.smaller))
+        offered = [row for row in named if pays(stored - row.slots, stored)]
+        saving = offered[0] if offered else best
         saved = 0.0 if saving is None else max(stored - saving.slots, 0.0)
         larger_is_enough = loss is not None and loss.larger_is_enough
-        is_ours = setting is not None and not setting.in_engines
-        return Advice(
-            keeps_today, saved, setting, keeps_today or (larger_is_enough and is_ours)
-        )
+        is_ours = bool(offered) and not offered[0].in_engines
+        stores_less = keeps_today or (larger_is_enough and is_ours)
+        return Advice(keeps_today, saved, tuple(offered), stores_less)
+
+    @property
+    def main_way(self) -> Way | None:
+        """The way of the setting, or without one the recommended way."""
+        return self.advice.setting or self.best
 
     @property
     def smaller(self) -> Way | None:

@@ -129,7 +129,8 @@ def setting_sentence(card: Card) -> str:
 
 def others_sentence(card: Card) -> str:
     """Return what the setting leaves to do, what is as good and what needs less; "" if nothing."""
-    best = card.advice.setting
+    advice = card.advice
+    best = advice.setting
     parts = []
     if best is None:
         return ""
@@ -152,7 +153,7 @@ def others_sentence(card: Card) -> str:
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
         parts.append(f"As good here: {ties}; this one is the simplest")
-    if (smaller := card.smaller) not in (None, best):
+    for smaller in advice.offered[1:]:
         share = percent(smaller.tried / card.tokens)
         words = f"“{way_words(smaller.policy)}”, in this project's cache for transformers,"
         parts.append(f"{words} needs only {count(smaller.tried, 'token')} ({share})")
@@ -201,7 +202,7 @@ def certainty(card: Card) -> str:
     """Return how sure the card is, in one of four words."""
     if 0 < card.clusters < MIN_CLUSTERS:
         return GUESS
-    return way_certainty(card.advice.setting or card.best)
+    return way_certainty(card.main_way)
 
 
 def way_certainty(candidate: Way | None) -> str:
@@ -213,7 +214,7 @@ def way_certainty(candidate: Way | None) -> str:
 
 def certainty_sentence(card: Card) -> str:
     """Return how sure the card is, and why."""
-    best = card.advice.setting or card.best
+    best = card.main_way
     read = card.read
     parts = []
     word = certainty(card)
@@ -325,10 +326,8 @@ def short_grid(card: Card) -> Grid:
 
     Those that no model has read, though they look at its vectors, are in `card_grid` alone.
     """
+    leading = card.advice.offered
     best = card.advice.setting
-    leading = [] if best is None else [best]
-    if best is not None and card.smaller not in (None, best):
-        leading.append(card.smaller)
     room = ROWS - len(leading) - (card.today is not None)
     others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
     rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
@@ -446,11 +445,10 @@ def settings(card: Card) -> dict[str, str]:
     lines = dict[str, str]()
     if loss is not None and loss.larger_is_enough and not advice.keeps_today:
         lines = settings_of_limit(loss, card.unit, estimated=estimated)
-    for candidate in (advice.setting, advice.setting and card.smaller):
-        if candidate is not None:
-            purpose = "# only to store less\n" if advice.stores_less else ""
-            own_lines = settings_of(candidate, card.tokens, card.unit, estimated=estimated)
-            lines |= {engine: f"{purpose}{line}" for engine, line in own_lines.items()}
+    purpose = "# only to store less\n" if advice.stores_less else ""
+    for candidate in advice.offered:
+        own_lines = settings_of(candidate, card.tokens, card.unit, estimated=estimated)
+        lines |= {engine: f"{purpose}{line}" for engine, line in own_lines.items()}
     return lines
 
 

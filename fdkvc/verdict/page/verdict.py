@@ -288,7 +288,7 @@ def _shown_values(card: Card, candidate: Way) -> list[tuple[Field, Any]]:
 
 def _shown_way(card: Card) -> Way | None:
     """Return the recommended way, or else the first one; None if there is none."""
-    return card.advice.setting or card.best or next(iter(card.ways), None)
+    return card.main_way or next(iter(card.ways), None)
 
 
 def shown_size(size: int) -> int:
@@ -363,7 +363,7 @@ def _show_reader(page: str, known: Known) -> None:
 @cached
 def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     """Return the share of values kept by size: of what people do, and of the best ways."""
-    best = card.advice.setting or card.best
+    best = card.main_way
     loss = card.today
     names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
     names |= dict.fromkeys((MESSAGES, "shift", "sink"))
