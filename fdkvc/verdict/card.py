@@ -270,8 +270,8 @@ class Card:
 
     @property
     def ties(self) -> tuple[Way, ...]:
-        """The ways that need as many tokens as the recommended one, and lose hardly more."""
-        best = self.best
+        """The ways that need as many tokens as the main one, and lose hardly more."""
+        best = self.main_way
         if best is None or not best.by_text:
             return ()
         ties = []

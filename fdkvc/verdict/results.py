@@ -400,7 +400,7 @@ def forgotten_text(run: ReplayRun) -> str:
     budgets = sorted(run.settings.budgets)
     budget = budgets[len(budgets) // 2]
     policy = run.settings.policies[-1].name
-    best = None if run.card is None else run.card.best
+    best = None if run.card is None else run.card.main_way
     if best is not None:
         budget = best.tried
         policy = best.policy

@@ -253,7 +253,7 @@ def certainty_sentence(card: Card) -> str:
 
 def _why_small(card: Card) -> list[str]:
     """Return why a very small size is enough, by how many values."""
-    best = card.best
+    best = card.main_way
     if best is None or best.tried > SMALL * card.tokens or not best.values:
         return []
     values = best.values.values

@@ -179,7 +179,8 @@ def test_a_limit_that_is_enough_has_no_setting_beside_it_that_saves_too_little(
 
 def test_beside_a_limit_that_is_enough_the_way_that_saves_enough_is_set() -> None:
     """The way of engines pays against the whole text alone, this project's against the limit."""
-    card = card_of({"sinks(weighted-recency)": (0.96, 0.97, 0.98), MESSAGES: (0.5, 0.6, 0.96)})
+    recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.98), MESSAGES: (0.5, 0.6, 0.96)}
+    card = card_of(recall | {USER_FIRST: (0.5, 0.6, 0.97)})
     counted = ValueCount(30, 1000, 2, 8)
     loss = TodayLoss(Today.read("ollama:450"), counted, 3, 8, 1200, pd.DataFrame())
     card = replace(card, today=loss, own_tokens=True)
@@ -190,6 +191,7 @@ def test_beside_a_limit_that_is_enough_the_way_that_saves_enough_is_set() -> Non
     bytes_of = card.shape.entry_bytes
     assert f"{written_bytes(100 * bytes_of)} instead of {written_bytes(450 * bytes_of)}" in lead
     assert "needs only" not in others
+    assert "As good here" not in others, "that is of the engines' way"
     assert settings(card).keys() == {"transformers"}
     assert next(row[0][:5] for row in short_grid(card).rows) == "less:"
 
