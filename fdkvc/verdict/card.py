@@ -7,6 +7,7 @@ this in words.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -117,7 +118,7 @@ class Way:
     @property
     def keeps_start(self) -> bool:
         """Whether a model has the first tokens that it needs: they stay, or all is read again."""
-        return sinks_of(read_policy(self.policy), self.size or 1) == SINKS
+        return _keeps_start(self.policy, self.size or 1)
 
     @property
     def by_text(self) -> bool:
@@ -227,7 +228,7 @@ class Card:
     read: ModelRead | None = None
     today: TodayLoss | None = None
 
-    @property
+    @cached_property
     def advice(self) -> Advice:
         """What to do."""
         best = self.best
@@ -250,7 +251,7 @@ class Card:
         """The way of the setting, or without one the recommended way."""
         return self.advice.setting or self.best
 
-    @property
+    @cached_property
     def smaller(self) -> Way | None:
         """The smallest way that this project's cache has, where the recommended one is larger."""
         best = self.best
@@ -268,7 +269,7 @@ class Card:
             if safe and candidate.sized_by_model == best.sized_by_model:
                 yield candidate
 
-    @property
+    @cached_property
     def ties(self) -> tuple[Way, ...]:
         """The ways that need as many tokens as the main one, and lose hardly more."""
         best = self.main_way
@@ -284,6 +285,11 @@ class Card:
             if same_size and not lacks and not loses_more:
                 ties.append(candidate)
         return tuple(ties)
+
+
+@lru_cache(1024)  # a page asks it of a dozen ways, some twenty times each
+def _keeps_start(policy: str, size: int) -> bool:
+    return sinks_of(read_policy(policy), size) == SINKS
 
 
 def pays(saved: float, tokens: float) -> bool:
