@@ -2,6 +2,7 @@
 
 Each page is opened in a new session; then a tab of Benchmark is opened, and the recency decay on
 Step through is changed. The checkouts take turns, so that what else the machine does slows both.
+An app of one title, one number and two tabs takes turns with them: no page can be faster.
 
     python -m benchmarks.page_latency BEFORE [--rounds 3]
 """
@@ -21,6 +22,16 @@ from fdkvc.ui.frame import PAGES
 
 TABS = ("Tables", "Alignment")
 DECAYS = ("0.8", "0.85", "0.9")
+
+EMPTY = """
+import streamlit as st
+
+st.title("Empty")
+st.text(f"number {st.number_input('Number', value=0.0)}")
+tabs = dict(zip(("One", "Two"), st.tabs(["One", "Two"], key="tab", on_change="rerun")))
+tabs[st.session_state.tab].text(f"tab {st.session_state.tab}")
+"""
+"""The smallest app in which there is something to wait for."""
 
 
 def _until_settled(page: Page, began: float) -> float:
@@ -48,6 +59,31 @@ def measure(browser: Browser, address: str) -> dict[str, list[float]]:
             print(f"{address}, {title}: {error.message.splitlines()[0]}")
         context.close()
     return times
+
+
+def measure_empty(browser: Browser, address: str) -> dict[str, list[float]]:
+    """Return the seconds of the smallest app."""
+    context = browser.new_context(viewport=SCREEN)
+    page = context.new_page()
+    began = perf_counter()
+    page.goto(address)
+    page.get_by_role("heading", level=1, name="Empty").wait_for()
+    times = {"an empty app": [_until_settled(page, began)]}
+    changes: dict[str, list[float]] = {"a number in it": [], "a tab of it": []}
+    field = page.get_by_label("Number")
+    for value, tab in zip(DECAYS, ("Two", "One", "Two"), strict=True):
+        page.wait_for_timeout(1500)
+        field.fill(value)
+        began = perf_counter()
+        field.press("Enter")
+        page.get_by_text(f"number {value}").wait_for()
+        changes["a number in it"].append(_until_settled(page, began))
+        began = perf_counter()
+        page.get_by_role("tab", name=tab, exact=True).click()
+        page.get_by_text(f"tab {tab}").wait_for()
+        changes["a tab of it"].append(_until_settled(page, began))
+    context.close()
+    return times | changes
 
 
 def _tab_seconds(page: Page, name: str) -> float:
@@ -82,9 +118,15 @@ def main() -> None:
         apps = {
             name: stack.enter_context(serve(folder / name, root))[0] for name, root in roots.items()
         }
+        empty = folder / "empty"
+        empty.mkdir()
+        (empty / "app.py").write_text(EMPTY)
+        smallest, _ = stack.enter_context(serve(folder / "log.txt", empty))
         for _ in range(arguments.rounds):
-            for name, address in apps.items():
-                for label, times in measure(browser, address).items():
+            rows = [("now", measure_empty(browser, smallest))]
+            rows += [(name, measure(browser, address)) for name, address in apps.items()]
+            for name, measured in rows:
+                for label, times in measured.items():
                     all_times.setdefault(label, {}).setdefault(name, []).extend(times)
     for label, by_root in all_times.items():
         medians = [f"{name} {statistics.median(times):.2f} s" for name, times in by_root.items()]

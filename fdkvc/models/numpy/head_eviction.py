@@ -244,6 +244,10 @@ def deciding(decides: str, heads: int, layers: int) -> dict[str, int]:
 
 def check_eviction(policy: Policy, budget: int, decides: str) -> None:
     """Raise a ValueError for parameters that `HeadEviction` does not accept."""
+    if not isinstance(policy, Policy):  # most likely its name
+        raise ValueError(
+            f"policy is {policy!r}, but must be a policy, such as read_policy('h2o')"
+        )
     check_count("budget", budget)
     DECIDES.check(decides, "decides")
     check_no_future(policy)
@@ -258,7 +262,11 @@ def check_no_future(policy: Policy) -> None:
 
 
 def check_keeps(policy: Policy) -> None:
-    """Raise a ValueError for a policy that reads its text again: it keeps no entries."""
+    """Raise a ValueError for what is no policy, or one that reads its text again."""
+    if not isinstance(policy, Policy):  # most likely its name
+        raise ValueError(
+            f"policy is {policy!r}, but must be a policy, such as read_policy('h2o')"
+        )
     if policy.reads_again:
         raise ValueError(
             f"{policy.name} reads its text again, so it keeps no entries: use it in answers or live"

@@ -231,8 +231,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         record: bool | Sequence[int] = False,
     ) -> None:
         # 1. What is asked for.
-        check_eviction(policy, budget, decides)
         check_keeps(policy)
+        check_eviction(policy, budget, decides)
         if tokenizer is None:
             check_needs_no_text(policy)
         for sentence in sinks_notes([policy], [budget]):
@@ -256,10 +256,10 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                 'choose decides="layer", or load the model with attn_implementation="sdpa"'
             )
         self._decides = decides
-        layers = [] if isinstance(record, bool) else [*record]
-        if not {*layers} <= {*self.decided}:
+        layers = [*record] if isinstance(record, Sequence) else []
+        if not isinstance(record, bool | Sequence) or not {*layers} <= {*self.decided}:
             raise ValueError(
-                f"record is {layers}, but must name layers that the policy decides for: "
+                f"record is {record!r}, but must name layers that the policy decides for: "
                 f"{', '.join(map(str, self.decided))}"
             )
         self.recorded_layers = self.decided if record is True else tuple(layers)

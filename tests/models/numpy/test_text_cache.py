@@ -224,6 +224,12 @@ def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
         EvictingCache(decoder, policy_named("fifo"), 8, "all")
 
 
+def test_the_name_of_a_policy_is_no_policy(decoder: Decoder) -> None:
+    name: Any = "h2o"
+    with pytest.raises(ValueError, match=r"policy is 'h2o', but must be a policy, such as read_"):
+        EvictingCache(decoder, name, 8)
+
+
 def test_a_restored_span_is_attended_to_as_it_was(decoder: Decoder) -> None:
     lengths, ids = [10, 10, 10], text(decoder, 36)
     cache = EvictingCache(decoder, policy_named("fifo"), 6)

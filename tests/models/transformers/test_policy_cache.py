@@ -332,8 +332,8 @@ def test_a_layer_has_no_more_slots_than_its_budget(llama: Any) -> None:
     assert slots[0] > slots[1] > slots[2]
 
 
-@pytest.mark.parametrize("record", [[3], [-1], [0, 7]])
-def test_only_layers_that_there_are_can_be_recorded(llama: Any, record: list[int]) -> None:
+@pytest.mark.parametrize("record", [[3], [-1], [0, 7], 1, "all"])
+def test_only_layers_that_there_are_can_be_recorded(llama: Any, record: Any) -> None:
     with pytest.raises(ValueError, match=r"record is .*, but must name layers .*: 0, 1, 2"):
         PolicyCache(read_policy("h2o"), 4, llama, record=record)
 
