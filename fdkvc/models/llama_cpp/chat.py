@@ -130,8 +130,8 @@ class LlamaText:
         positions: str = POSITIONS.default,
         surprisal: str = SURPRISAL.default,
     ) -> None:
-        check_by_text(policy)
         check_keeps(policy)
+        check_by_text(policy)
         POSITIONS.check(positions, "positions")
         SURPRISAL.check(surprisal, "surprisal")
         check_count("budget", budget, high=llama.n_ctx() - 1)
