@@ -485,7 +485,7 @@ def test_the_method_has_its_steps() -> None:
 
 def test_the_citation_and_all_seven_limitations_are_there() -> None:
     shown = [text.value for text in open_page("about").markdown]
-    assert any("@misc{ganguly-fdkvc" in words for words in shown)
+    assert any("Sukanta Ganguly (NetApp Inc), *Fractional Decay" in words for words in shown)
     (limitations,) = (words for words in shown if "Section 9" in words)
     assert len(re.findall(r"^- \*\*.*\.\*\* \*", limitations, re.MULTILINE)) == 7
 

@@ -91,8 +91,9 @@ def open_run(page: str, kind: Kind, place: DeltaGenerator) -> Past | None:
     with st.sidebar:
         settings = kind.choose(page)
         running = run_panel(kind.name, "Run", partial(kind.measure, settings), settings)
-        st.caption(plain(f"{kind.limit} run here. The command line runs more:"))
-        st.code(kind.command(settings), language=None, wrap_lines=True)
+        with st.popover("Command line", icon=":material/terminal:"):
+            st.caption(plain(f"{kind.limit} run here. The command line runs more:"))
+            st.code(kind.command(settings), language=None, wrap_lines=True)
     runs = _available_runs(kind)
     # The run shown before, while it has these settings; else the latest one that has them.
     visible_run = runs.get(st.session_state.get(shown_key(kind.name), ""))
