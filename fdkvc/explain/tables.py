@@ -201,7 +201,7 @@ def figures_table(
     `turns` has each run's `turns_table` by its name; `optional` are keys of further metrics in
     these, such as late_retention. `adaptation` is in turns, NaN in a dialog of one topic; where
     `never`, it counts all remaining turns. `evictions` counts the tokens that are not cached at the
-    end. `latency_ms` is the median over turns.
+    end.
     """
     metrics = [*map(metric_named, (*default_metrics(), *optional))]
     rows = []
@@ -212,7 +212,6 @@ def figures_table(
             "adaptation": float(adapted.turns[0]),
             "never": bool(adapted.never[0]),
             "evictions": int(dialogs.bounds[0, -1]) - int(table["cached"].iloc[-1]),
-            "latency_ms": float(table["latency_ms"].median()),
         }
         for metric in metrics:
             row[metric.name] = float(metric.mean(_row(table[metric.key]), dialogs)[0])

@@ -130,6 +130,7 @@ def right_rows() -> pd.DataFrame:
     return rows.sort_values("mean", ascending=False, kind="stable", ignore_index=True)
 
 
+@cache
 def judged_findings() -> tuple[str, ...]:
     """Say in plain words what to keep, and how many values stay right with it and without."""
     rows = right_rows()
@@ -180,6 +181,7 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
     return "differs" if differs and not same else "open"
 
 
+@cache
 def second_model_sentence() -> str:
     """Say what Qwen2.5-Coder shows of `judged_findings`, of how many dialogs."""
     comparisons = planned_comparisons(SECOND_MODEL)

@@ -1,6 +1,6 @@
 // The fate of an entry up to a turn, and the numbers that decided. The server writes the sentences on why.
 
-import { number, signed } from './numbers.js';
+import { digitsFor, number, signed } from './numbers.js';
 import { STATUS } from './record.js';
 
 const RULE = ['', 'budget', 'threshold'];
@@ -66,10 +66,10 @@ export function rivalOf(lane, { at, i, rule }) {
 /** An entry's score and the terms of it, beside those of its rival.
  * @param {Lane} lane @param {Fate} fate @param {number | undefined} rival */
 export function comparison(lane, { at, i = NaN }, rival) {
-  const digits = lane.digits[at];
   const terms = lane.terms.length > 1 ? lane.terms.map(({ name }, k) => ({ name, column: lane.values[k] })) : [];
   return [{ name: 'score', column: lane.score }, ...terms].map(({ name, column }) => {
     const [entry, other] = [column[i], rival === undefined ? NaN : column[rival]];
+    const digits = digitsFor(entry, other, lane.digits[at]);
     return { name, entry: number(entry, digits), rival: number(other, digits), margin: signed(entry, other, digits) };
   });
 }

@@ -20,6 +20,15 @@ export function number(x, digits = 3) {
   return `${x < 0 ? '−' : ''}${decimal(Number(`${digit}e-${places}`), Number(places))}`;
 }
 
+/** The fewest decimals, at most 6, at which two different numbers look different.
+ * @param {number} one @param {number} other @param {number} digits at least */
+export function digitsFor(one, other, digits) {
+  for (let places = digits; places <= 6; places += 1) {
+    if (number(one, places) !== number(other, places)) return places;
+  }
+  return digits;
+}
+
 /** One number minus another with its sign: the difference of the written numbers, which a reader can check.
  * @param {number} one @param {number} other */
 export function signed(one, other = 0, digits = 3) {

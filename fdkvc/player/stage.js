@@ -61,8 +61,9 @@ export class Stage {
     const starts = cellStarts(dialog.current, named);
     this.part('.turns').classList.toggle('unlettered', dialog.turns > 40 && !named);
     this.part('.turns').replaceChildren(...starts.map((turn, at) => {
-      const cell = tile(dialog, dialog.current[turn]);
-      if (named) cell.replaceChildren(make('span', {}, dialog.label(dialog.current[turn])));
+      const hue = dialog.current[turn];
+      const cell = tile(dialog, hue);
+      if (named) cell.replaceChildren(make('span', { title: dialog.label(hue), 'data-letter': dialog.letter(hue) }));
       cell.style.flexGrow = `${(starts[at + 1] ?? dialog.turns) - turn}`;
       return cell;
     }));
@@ -78,6 +79,13 @@ export class Stage {
     if (!this.scene || !this.root.isConnected) return;
     this.root.hidden = false;
     readTheme(this.root);
+    for (const name of this.part('.turns').querySelectorAll('span')) {
+      // What has room in its cell.
+      for (const text of [name.title, name.dataset.letter, '']) {
+        name.textContent = text;
+        if (name.scrollWidth <= name.clientWidth) break;
+      }
+    }
     this.scene.layOut();
     this.ready = true;
     this.show(false);

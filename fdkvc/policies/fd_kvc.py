@@ -33,8 +33,9 @@ class FDKVC(Policy):
     key = "fd-kvc"
     label = "FD-KVC"
     idea = (
-        "Each entry has a cumulative attention score and a recency score that decays every turn "
-        "and is reinforced by similarity to the current query; their weighted sum decides."
+        "Each entry has a cumulative attention score and a recency score. Every turn keeps the "
+        "share γ of its recency, so a larger γ forgets more slowly, and similarity to the current "
+        "query adds to it. Their weighted sum decides."
     )
     source = "Ganguly, Fractional Decay KV-Cache, Algorithm 1"
     looks_at = ("attention", "similarity", "history")
@@ -104,7 +105,8 @@ class FDKVC(Policy):
     gamma: float = parameter(
         0.88,
         "Recency decay",
-        "Share of its recency score that an entry keeps from one turn to the next (Eq. 2).",
+        "Share of its recency score that an entry keeps from one turn to the next: a larger γ "
+        "forgets more slowly (Eq. 2).",
         symbol=r"\gamma",
         low=0,
         high=1,

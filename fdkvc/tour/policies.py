@@ -23,14 +23,21 @@ def show_judged(page: str) -> None:
     items = [Markdown("- {}").format(text) for text in (*findings, second_model_sentence())]
     st.markdown(Markdown("\n").join(items))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
-    with st.expander("All measurements"):
+    _show_measurements(page)
+
+
+def _show_measurements(page: str) -> None:
+    """Show every measurement once it is opened."""
+    expander = st.expander("All measurements", key=f"{page}/all", on_change="rerun")
+    if not expander.open:
+        return
+    with expander:
         st.caption(plain(judged.ABOUT), help=help_on(judged.ABOUT))
         for title, grid in judged.judged_grids().items():
             st.markdown(Markdown("**{}**").format(title))
             show_grid(grid, title)
 
 
-@st.fragment
 def show_each(page: str) -> None:
     """Show the idea of a policy; what it consists of once it is opened; all once asked for."""
     # Wrappers are shown around FIFO, which protects no entries itself.

@@ -78,7 +78,7 @@ def test_ways_without_attention_decide_alike_in_all_heads() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    shown = unescape(html(open_page("policies")))
+    shown = unescape(html(open_page("policies", {"policies/all": True})))
     for row in judged_table().to_dict("records"):
         scale, digits = (1, 3) if row["metric"] == "kl" else (100, 1)
         mean, low, high = (

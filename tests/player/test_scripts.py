@@ -20,7 +20,7 @@ import pytest
 
 from fdkvc.charts.theme import TOPICLESS, TOPICS, letter_ink
 from fdkvc.conversations.page.files import shipped_file
-from fdkvc.core.words import AS_TYPED, minus, number
+from fdkvc.core.words import AS_TYPED, contrast, gap, minus, number
 from fdkvc.engine.long import simulate_long
 from fdkvc.engine.trace import Rule, Status
 from fdkvc.explain.decisions import explain, turn_view
@@ -152,10 +152,10 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
     names = ["score", *map(why.view.policy.quantity_name, terms)]
     numbers = [why.score, *terms.values()]
     assert [row["name"] for row in seen["rows"]] == names
-    assert [row["entry"] for row in seen["rows"]] == [number(x, digits) for x in numbers]
     if seen["rival"] is None:
         assert why.cutoff is None
         assert {row["margin"] for row in seen["rows"]} == {"–"}
+        assert [row["entry"] for row in seen["rows"]] == [number(x, digits) for x in numbers]
         return
     assert why.cutoff is not None
     them = explain(run.trace, run.dialogs, 0, turn, seen["rival"])
@@ -165,7 +165,11 @@ def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -
         assert (them.token, them.score) == (why.marginal, why.cutoff)
     assert them.score is not None
     others = [them.score, *(them.terms[name] for name in terms)]
-    assert [row["rival"] for row in seen["rows"]] == [number(x, digits) for x in others]
+    for row, one, other in zip(seen["rows"], numbers, others, strict=True):
+        assert (row["entry"], row["rival"]) == contrast(one, other, digits)
+        if row["entry"] != row["rival"]:
+            margin = float(row["margin"].translate(AS_TYPED))
+            assert abs(margin) == float(gap(one, other, digits).translate(AS_TYPED))
     margin = seen["rows"][0]["margin"]
     if not why.protected and why.score != them.score:
         assert margin.startswith(minus("-") if gone else "+")

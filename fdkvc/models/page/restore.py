@@ -32,7 +32,7 @@ def show_restoration(
 ) -> None:
     """Show what a policy's cache, which gave `answer`, answers with evicted words restored."""
     if not answers.attempts:
-        st.info("This policy has evicted nothing yet.")
+        st.info("This policy has evicted nothing yet: go on writing, or lower the budget.")
         return
     st.markdown(plain(_summary(answer, answers, expected, by_full)))
     st.html(restored_html(answers, expected, by_full=by_full))

@@ -68,6 +68,7 @@ def _policies_chart(rows: pd.DataFrame, title: str, unit: str, theme: Theme) -> 
     return dots_chart(dots, title, subtitle, theme)
 
 
+@cache
 def judged_grids() -> dict[str, Grid]:
     """Return the comparisons of the plan, then both metrics by policy, data and budget."""
     return {COMPARISONS: planned_grid()} | {

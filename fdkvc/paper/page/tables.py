@@ -75,7 +75,7 @@ def _show_all(page: str, tables: list[MeasuredTable]) -> None:
         "Measured ± half-width of its 95 % interval; below it, where the paper prints a figure, "
         "verdict (none on times), that figure and Δ, measured − published. ✓: the same up to "
         "rounding and chance, ≠: different, ?: neither is shown, also where Δ is small but "
-        f"uncertain. {PLACES}."
+        f"uncertain. {PLACES}. A table wider than the window scrolls sideways."
     )
     st.caption(plain(legend))
     st.html(f"<style>{STYLE}</style>")

@@ -156,7 +156,6 @@ def _words(column: pd.Series, form: str) -> list[str]:
 FIGURES = {
     "Turns to adapt": f"Turns from the first change of topic until {percent(ADAPTED)} of the cache "
     "is about the new topic; > 3: not within 3 turns.",
-    "Latency": "Of this run alone, so it varies; Benchmark repeats it.",
 }
 """Words of the figures of whole runs."""
 
@@ -174,12 +173,10 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
         columns[heading] = [*map(metric.with_unit, table[metric.name])]
     adaptation = _words(table["adaptation"], ".0f")
     columns["turns to adapt ↓"] = [*map(_bounded, adaptation, table["never"])]
-    columns["latency ↓"] = [f"{ms:.2f} ms" for ms in table["latency_ms"]]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
     late = (
         f"Late: the mean of the last {LATE_TURNS} turns. Retention is of the topic spoken of."
     )
-    latency = "Latency: the median turn of this one run."
-    st.caption(plain(f"↑ higher is better, ↓ lower is better. {late} {latency}"))
+    st.caption(plain(f"↑ higher is better, ↓ lower is better. {late}"))
     show_glossary(metrics, (lane.policy for lane in lanes), FIGURES)
