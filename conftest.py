@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
-
-from fdkvc.paper import benchmark
-from fdkvc.runs import console
 
 # Tests start a hundred interpreters, each of which would otherwise compile the package anew, and
 # each worker all tests. Ignored by git.
@@ -90,6 +88,8 @@ def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     collectors = yield
+    if file_path.name.startswith("test_"):  # has tests instead of examples
+        collectors = [one for one in collectors if not isinstance(one, DoctestModule)]
     llama = any(map(file_path.match, NEED_LLAMA))
     missing = LLAMA_NOT_THERE if llama else NOT_THERE
     if collectors and missing and (llama or any(map(file_path.match, NEED_TRANSFORMERS))):
@@ -150,6 +150,9 @@ def brief_timing() -> Iterator[None]:
 
     Nor does a command that takes long on a slow machine print how far it is.
     """
+    from fdkvc.paper import benchmark
+    from fdkvc.runs import console
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(benchmark, "LATENCY_REPEATS", 1)
         patch.setattr(console, "SECONDS_PER_LINE", 100_000.0)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.numpy.families import llama3_stretch
 from fdkvc.models.numpy.gguf_file import NO_GGUF
 from fdkvc.models.numpy.model_text import model_text
+from tests.examples import dialogs_of
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",
@@ -38,7 +38,7 @@ def words(dialogs: Sequence[Any] = ()) -> list[str]:
     """Return the pieces of some words that the tokenizer knows beside all bytes."""
     texts = [
         passage.text
-        for dialog in dialogs or read_file(EXAMPLES / "dialogues.json")
+        for dialog in dialogs or dialogs_of("dialogues")
         for passage in model_text(dialog)
     ]
     return sorted({word for text in texts for word in text.split()})[:40]

@@ -35,7 +35,6 @@ from playwright.sync_api import (
 
 from benchmarks.live_app import HOST, NO_CHROMIUM, find_chromium, open_chromium, serve
 
-HERE = Path(__file__).parent
 BRIEF = ("--process-per-site",)
 """All pages share one process, which knows the scripts already."""
 WIDE: ViewportSize = {"width": 1440, "height": 1000}
@@ -65,7 +64,7 @@ def choose_option(box: Locator, option: Locator) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/browser/"):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.long)
             item.add_marker(pytest.mark.flaky(reruns=1))

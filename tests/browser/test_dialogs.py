@@ -12,7 +12,7 @@ import numpy as np
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.formats import read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.limits import MAX_UPLOAD_MEGABYTES
 from fdkvc.core.recordings import Recording
@@ -26,8 +26,9 @@ from fdkvc.verdict.settings import settings_of
 from tests.browser.address import expect_linked
 from tests.browser.conftest import WIDE, choose_option
 from tests.browser.test_every_page import PHONE
+from tests.examples import dialogs_of
 
-DIALOGS = read_file(EXAMPLES / "dialogues.json")
+DIALOGS = dialogs_of("dialogues")
 LAST = len(DIALOGS[0].turns) - 1
 NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.example/x.png) $x$'
 
@@ -157,7 +158,7 @@ def test_entries_of_an_agents_cache_are_coloured_by_kind_of_span(page: Page) -> 
     legend = page.locator(".stage .kinds")
     expect(legend).to_have_text(re.compile("system prompt.*user.*assistant.*tool result"))
 
-    recording = lexical_recording(read_file(EXAMPLES / "rental.json")[0], 0, Encoding())
+    recording = lexical_recording(dialogs_of("rental")[0], 0, Encoding())
     rows = page.get_by_role("complementary", name="Why").locator("tbody tr")
     starts, kinds = zip(*recording.spans, strict=True)
     place = np.array([[*SPAN_KINDS].index(kind) for kind in kinds])
@@ -241,7 +242,7 @@ def test_going_from_file_to_file_and_on(page: Page) -> None:
         choose_file(page, label)
         expect(page).to_have_url(re.compile(f"file={name}&"))
         shown_dialog = transcript(page)
-        texts = [dialog.texts[0] for dialog in read_file(EXAMPLES / f"{name}.json")]
+        texts = [dialog.texts[0] for dialog in dialogs_of(name)]
         expect(shown_dialog).to_contain_text(re.compile("|".join(map(re.escape, texts))))
         page.get_by_role("button", name=policy, exact=True).click()
         expect(page).to_have_url(re.compile(rf"policies=[^&]*{policy.lower()}"))

@@ -210,8 +210,6 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
     assert "shape 'gpt' is unknown" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------------------- repeated
-
 FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--baseline", "fifo")
 
 

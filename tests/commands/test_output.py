@@ -74,8 +74,6 @@ def test_nobody_needs_to_hear_what_is_said_beside(tmp_path: Path, streams: str) 
     assert shell("--help", f">/dev/full {streams}").returncode == 2
 
 
-# ------------------------------------------------------------------------------- what is shown
-
 UNSEEN = "\u202e\u200b\u2066\ufeff\u061c\u00ad\ufe0f\u115f\x1b[2J\x07\u2028\x85"
 """Characters that turn the direction of a line, take no place, or that a terminal obeys."""
 

@@ -286,9 +286,6 @@ def test_ways_that_need_vectors_keep_their_limit_and_others_do_not(
     assert all("20" in note for note in result.notes)
 
 
-# -------------------------------------------------------------------------------- one decision
-
-
 @pytest.mark.parametrize("name", ["fifo", "h2o"])
 def test_a_budget_beyond_the_text_keeps_all(name: str) -> None:
     dialogs = generate(SCENARIOS["shift"])
@@ -305,9 +302,6 @@ def test_a_decision_at_once_is_that_of_a_run_with_room_until_its_last_turn(key: 
     kept = trace.kept_tokens[0, 0]
 
     assert np.flatnonzero(fit(policy, dialogs, 40)).tolist() == sorted(kept[kept >= 0])
-
-
-# ---------------------------------------------------------------------------------- the command
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

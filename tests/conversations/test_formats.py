@@ -21,12 +21,10 @@ from hypothesis import strategies as st
 from fdkvc.commands.main import main
 from fdkvc.conversations import formats
 from fdkvc.conversations.formats import (
-    EXAMPLES,
     FORMATS,
     base,
     endings,
     read_dialogs,
-    read_file,
     read_transcripts,
 )
 from fdkvc.conversations.formats.base import Format
@@ -53,6 +51,7 @@ from fdkvc.core.unread import OTHERS, Unread, has_words
 from fdkvc.explain.notes import not_read_notes, unread_kinds
 from tests.app_pages import ROOT, open_page
 from tests.conversations.test_format_cases import LAYOUTS, TRIALS, spans, values_of
+from tests.examples import dialogs_of
 from tests.growth import LINEAR, growth
 from tests.refusals import any_json, assert_read_or_refused
 
@@ -98,10 +97,7 @@ def test_of_many_annotated_spans_the_newest_count() -> None:
 
 
 def test_the_projects_own_dialogs_have_topics_that_return_and_old_evidence() -> None:
-    paths = [
-        path for path in sorted(EXAMPLES.glob("*.json")) if path.stem not in ("birthday", "hotel")
-    ]
-    dialogs = [dialog for path in paths for dialog in read_file(path)]
+    dialogs = dialogs_of("chat", "dialogues", "errands", "evening", "rental")
 
     assert len(dialogs) == 6
     for dialog in dialogs:
@@ -199,9 +195,6 @@ def test_results_in_a_users_words_are_results(words: str) -> None:
 def test_words_are_no_ids() -> None:
     assert not has_words({"id": "call_9a", "toolCallId": "call 9", "n": [1, None, True], "x": "…"})
     assert has_words({"paid": "twelve"})
-
-
-# ------------------------------------------------------------------------------- bounds
 
 
 def changed(path: str, value: Any) -> bytes:
@@ -510,9 +503,6 @@ def test_the_search_for_messages_has_a_bound() -> None:
         read_transcripts(of_places(10_001))
 
 
-# ------------------------------------------------------------------------------- anything
-
-
 JSON = any_json(
     *("turns", "speaker", "utterance", "frames", "service", "slots", "state", "slot_values"),
     *("messages", "role", "content", "tool_calls", "function", "name", "arguments", "topic"),
@@ -532,9 +522,6 @@ def test_any_json_is_read_or_refused_in_a_sentence(value: Any, name: str, calls:
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode("utf-8")))
 def test_any_bytes_are_read_or_refused_in_a_sentence(content: bytes) -> None:
     assert_read_or_refused(lambda: read_transcripts(content))
-
-
-# ------------------------------------------------------------------------------- the registry
 
 
 def test_every_format_stands_in_the_documentation_and_the_help(

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.random import SFC64, Generator, SeedSequence
 
 from fdkvc.conversations import lexical
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording, word_vectors
 from fdkvc.conversations.replay import Replay, replay
 from fdkvc.core.recordings import Recording, Token
@@ -26,15 +25,13 @@ from fdkvc.core.token_traits import TABLE, text_surprisal, word_surprisal
 from fdkvc.core.transcripts import Mention, Transcript, Turn
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World
+from tests.examples import dialogs_of
 
-DIALOGS = read_file(EXAMPLES / "dialogues.json")
+DIALOGS = dialogs_of("dialogues")
 
 
 def said(*texts: str) -> Transcript:
     return Transcript("own", tuple(Turn("User", text) for text in texts))
-
-
-# ------------------------------------------------------------------------------- many dialogs
 
 
 def test_recordings_of_a_file_are_made_when_they_are_asked_for() -> None:
@@ -75,9 +72,6 @@ def test_of_many_recordings_as_many_tokens_are_kept_as_there_is_room_for(
         assert kept.tokens == sum(len(row.words) for row in kept._recordings.values()) <= kept.most
     assert found > 20 * 8 / 4
     assert made[0] is made[0] is made[:1][0]
-
-
-# ------------------------------------------------------------------------------- the embedding
 
 
 def test_a_words_vector_is_the_same_everywhere() -> None:
@@ -145,9 +139,6 @@ def test_projections_keep_scale_and_are_those_of_the_world() -> None:
     for vectors in (many.queries, many.keys, many.values):
         lengths = (vectors**2).sum(axis=2)  # E‖Wᵀe‖² = h/d for a unit vector e
         assert lengths.mean() == pytest.approx(16 / 64, rel=0.5)
-
-
-# ------------------------------------------------------------------------------- recordings
 
 
 def test_a_recording_is_a_batch_with_the_dialogs_turns_and_topics() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from fdkvc.conversations import lexical
 from fdkvc.conversations import replay as replay_module
-from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.formats import read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
 from fdkvc.conversations.replay import (
     ARGUMENTS,
@@ -33,29 +34,33 @@ from fdkvc.engine.summary import mean_table, paired_differences
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.runs.jobs import CHUNKS_PER_WORKER, Progress
 from fdkvc.verdict.results import ReplayRun, replay_text
+from tests.examples import dialogs_of
 from tests.worlds import measure
 
 SMALL = Replay((policy_named("h2o"), read_policy("fd-kvc:gamma=0.8")), (24, 64))
-RECORDINGS = [
-    lexical_recording(dialog)
-    for path in sorted(EXAMPLES.glob("*.json"))
-    for dialog in read_file(path)
-    if dialog.calls
-]
-REPLAYED_ONCE = replay(SMALL, RECORDINGS)
+
+
+@cache
+def recordings() -> list[Recording]:
+    return [lexical_recording(dialog) for dialog in dialogs_of() if dialog.calls]
+
+
+@cache
+def replayed_once() -> pd.DataFrame:
+    return replay(SMALL, recordings())
 
 
 def values(policy: str, budget: int, metric: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    table = REPLAYED_ONCE
+    table = replayed_once()
     of = (table.policy == policy) & (table.budget == budget) & (table.metric == metric)
     return np.asarray(table[of].value, np.float64)
 
 
 def test_every_number_is_that_of_the_dialog_alone() -> None:
-    assert tuple(REPLAYED_ONCE) == REPLAYED
+    assert tuple(replayed_once()) == REPLAYED
     metrics = len(metrics_of("evidence", optional=False))
-    assert len(REPLAYED_ONCE) == len(RECORDINGS) * 2 * 2 * metrics
-    for row, recording in enumerate(RECORDINGS):
+    assert len(replayed_once()) == len(recordings()) * 2 * 2 * metrics
+    for row, recording in enumerate(recordings()):
         trace = simulate(SMALL.policies[1], recording.dialogs, 24)
         for metric, number in measure(trace, recording).items():
             assert values("fd-kvc gamma=0.8", 24, metric)[row] == pytest.approx(number, nan_ok=True)
@@ -63,16 +68,16 @@ def test_every_number_is_that_of_the_dialog_alone() -> None:
 
 def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
     asked = ("retention", "output_error", "return_recall")
-    table = replay(dataclasses.replace(SMALL, metrics=asked), RECORDINGS)
+    table = replay(dataclasses.replace(SMALL, metrics=asked), recordings())
 
     assert list(dict.fromkeys(table.metric)) == [
         *metrics_of("evidence", optional=False),
         *(f"late_{key}" for key in asked),
     ]
     of_evidence = table.metric.isin(list(metrics_of("evidence", optional=False)))
-    pd.testing.assert_frame_equal(table[of_evidence].reset_index(drop=True), REPLAYED_ONCE)
+    pd.testing.assert_frame_equal(table[of_evidence].reset_index(drop=True), replayed_once())
     numbers = table.set_index(["dialog", "policy", "budget", "metric"]).value
-    for recording in RECORDINGS:
+    for recording in recordings():
         trace = simulate(SMALL.policies[0], recording.dialogs, 24)
         for key in asked:
             measured = numbers[recording.transcript.name, "h2o", 24, f"late_{key}"]
@@ -83,16 +88,16 @@ def test_metrics_that_are_asked_for_are_the_mean_over_heads() -> None:
 def test_chunks_do_not_change_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
     seen: list[Progress] = []
-    by_one = replay(SMALL, RECORDINGS, workers=1, on_progress=seen.append)
-    by_two = replay(SMALL, RECORDINGS, workers=2)
+    by_one = replay(SMALL, recordings(), workers=1, on_progress=seen.append)
+    by_two = replay(SMALL, recordings(), workers=2)
 
     pd.testing.assert_frame_equal(by_one, by_two, check_exact=True)
-    assert [progress.finished_jobs for progress in seen] == list(range(1, len(RECORDINGS) + 1))
-    assert {progress.total for progress in seen} == {len(RECORDINGS)}
+    assert [progress.finished_jobs for progress in seen] == list(range(1, len(recordings()) + 1))
+    assert {progress.total for progress in seen} == {len(recordings())}
     by = ["dialog", "policy", "budget", "metric"]
     pd.testing.assert_frame_equal(
         by_one.sort_values(by, ignore_index=True),
-        REPLAYED_ONCE.sort_values(by, ignore_index=True),
+        replayed_once().sort_values(by, ignore_index=True),
         check_exact=True,
     )
 
@@ -108,10 +113,10 @@ def test_lexical_recordings_are_computed_once_for_several_runs(
 
     monkeypatch.setattr(lexical, "lexical_recording", counted)
     monkeypatch.setattr(lexical, "KEPT", lexical.Kept(100_000))
-    dialogs = [recording.transcript for recording in RECORDINGS]
+    dialogs = [recording.transcript for recording in recordings()]
     table = replay(SMALL, LexicalRecordings(dialogs), workers=1)
 
-    pd.testing.assert_frame_equal(table, REPLAYED_ONCE, check_exact=True)
+    pd.testing.assert_frame_equal(table, replayed_once(), check_exact=True)
     replay(SMALL, LexicalRecordings(dialogs), workers=1)
     assert computed == [dialog.name for dialog in dialogs]
 
@@ -129,9 +134,9 @@ def test_a_dialog_with_a_long_turn_is_not_padded_together_with_others() -> None:
 def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_module, "CHUNK_NUMBERS", 1)
     stop = threading.Event()
-    table = replay(SMALL, RECORDINGS, workers=1, on_progress=lambda _: stop.set(), cancelled=stop)
+    table = replay(SMALL, recordings(), workers=1, on_progress=lambda _: stop.set(), cancelled=stop)
 
-    names = [recording.transcript.name for recording in RECORDINGS]
+    names = [recording.transcript.name for recording in recordings()]
     dialogs = table.dialog.unique().tolist()
     # The next ones were submitted already and may have finished as well.
     assert 1 <= len(dialogs) <= CHUNKS_PER_WORKER < len(names)
@@ -139,7 +144,7 @@ def test_a_cancelled_replay_returns_what_is_finished(monkeypatch: pytest.MonkeyP
 
 
 def test_the_summary_is_over_dialogs_that_a_metric_speaks_of() -> None:
-    table = mean_table(REPLAYED_ONCE).set_index(["policy", "budget", "metric"])
+    table = mean_table(replayed_once()).set_index(["policy", "budget", "metric"])
 
     known = values("h2o", 64, "state_recall")
     assert np.isnan(known).sum() == 3  # chats have no states
@@ -176,7 +181,7 @@ def test_intervals_are_over_sets_of_services() -> None:
 
 
 def test_differences_are_paired_over_the_same_dialogs() -> None:
-    table = paired_differences(REPLAYED_ONCE, "h2o").set_index(["policy", "budget", "metric"])
+    table = paired_differences(replayed_once(), "h2o").set_index(["policy", "budget", "metric"])
 
     assert set(table.index.get_level_values("policy")) == {"fd-kvc gamma=0.8"}
     difference = values("fd-kvc gamma=0.8", 24, "call_recall") - values("h2o", 24, "call_recall")
@@ -187,7 +192,7 @@ def test_differences_are_paired_over_the_same_dialogs() -> None:
 def run_of(table: pd.DataFrame, seconds: float = 1.0, settings: Replay = SMALL) -> ReplayRun:
     """Return a run with this table."""
     arguments = pd.DataFrame(columns=list(ARGUMENTS))
-    return ReplayRun(settings, RECORDINGS, table, arguments, seconds, "0", seed=3, baseline="h2o")
+    return ReplayRun(settings, recordings(), table, arguments, seconds, "0", seed=3, baseline="h2o")
 
 
 def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(
@@ -203,20 +208,20 @@ def test_a_run_that_is_cancelled_amid_a_dialog_leaves_it_out(
 
     monkeypatch.setattr(replay_module, "simulate", stopping)
 
-    assert replay(SMALL, RECORDINGS, workers=1, cancelled=stop).empty
+    assert replay(SMALL, recordings(), workers=1, cancelled=stop).empty
     assert len(begun) == 1
 
 
 def test_files_and_text_hold_every_table() -> None:
-    one = run_of(REPLAYED_ONCE).files
-    other = run_of(replay(SMALL, RECORDINGS), seconds=2.0).files
+    one = run_of(replayed_once()).files
+    other = run_of(replay(SMALL, recordings()), seconds=2.0).files
 
     tables = {"replay.csv", "replay_summary.csv", "replay_paired.csv"}
     tables |= {"replay_sources.csv", "replay_forgotten.csv"}
     assert set(one) == {*tables, "run.json"}
     assert one["run.json"] != other.pop("run.json")
     assert all(one[name] == text for name, text in other.items())
-    text = replay_text(REPLAYED_ONCE, "h2o")
+    text = replay_text(replayed_once(), "h2o")
     mean = 100 * values("h2o", 64, "call_recall").mean()
     assert f" {mean:.1f}" in text
     assert "which is\nover 6 clusters" in text
@@ -266,9 +271,9 @@ def test_a_dialog_is_replayed_some_turns_at_a_time_where_all_would_not_fit(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = Replay((read_policy(policy),), (24, 60), metrics=("token_age",))
-    recordings = RECORDINGS[:1]
-    at_once = replay_arguments(settings, recordings, workers=1)
+    one = recordings()[:1]
+    at_once = replay_arguments(settings, one, workers=1)
     monkeypatch.setattr(replay_module, "MAX_KEPT_ENTRIES", 200)
-    in_parts = replay_arguments(settings, recordings, workers=1)
+    in_parts = replay_arguments(settings, one, workers=1)
     for whole, parts in zip(at_once, in_parts, strict=True):
         pd.testing.assert_frame_equal(whole, parts, check_exact=True)

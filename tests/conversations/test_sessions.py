@@ -30,8 +30,6 @@ COPILOT, *_ = values_of("copilot_cli_keeps_what_the_user_said_beside_its_summary
 GEMINI_CLI, *_ = values_of("gemini_cli_names_what_its_context_became")
 OPENCODE, *_ = values_of("opencode_keeps_the_end_of_a_session_beside_its_summary")
 
-# --------------------------------------------------------------------------------------- bad input
-
 
 @pytest.mark.parametrize("content", [path.read_bytes() for path in LOGS])
 def test_a_list_of_the_lines_is_the_same_session(content: bytes) -> None:
@@ -148,9 +146,6 @@ def test_a_log_in_which_nobody_speaks_is_refused() -> None:
     for read in (read_sessions, read_dialogs):
         with pytest.raises(ValueError, match="nobody says anything"):
             read(log.content, "log.jsonl")
-
-
-# ---------------------------------------------------------------------------------------- dialogs
 
 
 def test_the_contexts_of_the_example_are_dialogs_of_one_cluster() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fdkvc.commands.main import main
-from fdkvc.conversations.formats import EXAMPLES, read_file, read_transcripts
+from fdkvc.conversations.formats import read_transcripts
 from fdkvc.conversations.tools import begin_with_tools, tools_text, with_tools
 from fdkvc.core.limits import MAX_TURNS
 from fdkvc.core.transcripts import Tool
@@ -19,6 +19,7 @@ from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.policies import read_policy
+from tests.examples import dialogs_of
 
 PROPERTIES = {"properties": {"place": {"type": "string"}, "day": {"type": "string"}}}
 BOOK = Tool("book", ("day", "place"))
@@ -113,7 +114,7 @@ def test_a_dialog_that_its_tools_make_too_long_is_left_out_and_said() -> None:
 
 def test_a_policy_evicts_the_tools_and_the_whitelist_keeps_them() -> None:
     model = load_language_model(BUNDLED)
-    dialog = begin_with_tools(read_file(EXAMPLES / "errands.json")[0])
+    dialog = begin_with_tools(dialogs_of("errands")[0])
     passages = [model.tokens.encode_passage(unencoded) for unencoded in model_text(dialog)]
     budget, tools = 96, len(passages[0].ids)
 

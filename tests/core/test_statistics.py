@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from fdkvc.core.statistics import cluster_mean, holm, paired, share_interval, summarize
 
@@ -23,6 +22,14 @@ def normal(n: int, mean: float = 0.0, seed: int = 0) -> np.ndarray[Any, np.dtype
     return np.random.default_rng(seed).normal(mean, 1.0, n)
 
 
+@pytest.fixture(scope="module")
+def stats() -> Any:
+    """SciPy's statistics, which take a second to import in every process that collects tests."""
+    from scipy import stats
+
+    return stats
+
+
 def test_importing_the_module_does_not_import_scipy() -> None:
     code = "import fdkvc.core.statistics, sys; sys.exit('scipy' in sys.modules)"
     root = Path(__file__).parents[2]
@@ -31,7 +38,7 @@ def test_importing_the_module_does_not_import_scipy() -> None:
 
 class TestSummarize:
     @pytest.mark.parametrize("n", [2, 3, 50, 600])
-    def test_agrees_with_scipy(self, n: int) -> None:
+    def test_agrees_with_scipy(self, stats: Any, n: int) -> None:
         values = normal(n, mean=0.7)
         expected = stats.t.interval(0.95, n - 1, loc=np.mean(values), scale=stats.sem(values))
         summary = summarize(values)
@@ -63,7 +70,7 @@ class TestSummarize:
 class TestPaired:
     @pytest.mark.parametrize("n", [2, 5, 600])
     @pytest.mark.parametrize("shift", [0.0, 0.1, -2.0])
-    def test_agrees_with_scipy(self, n: int, shift: float) -> None:
+    def test_agrees_with_scipy(self, stats: Any, n: int, shift: float) -> None:
         policy, baseline = normal(n, mean=shift), normal(n, seed=1)
         expected = stats.ttest_rel(policy, baseline)
         interval = expected.confidence_interval(0.95)
@@ -104,7 +111,7 @@ class TestPaired:
         assert comparison.mean == 0.25
         assert math.isnan(comparison.p)
 
-    def test_a_difference_is_significant_below_a_p_of_one_in_twenty(self) -> None:
+    def test_a_difference_is_significant_below_a_p_of_one_in_twenty(self, stats: Any) -> None:
         noise = stats.zscore(normal(600), ddof=1)
         for t, verdict in ((2.2, "significant"), (1.9, "not significant")):  # p = 0.028 and 0.058
             assert paired(noise + t / math.sqrt(600), np.zeros(600)).verdict == verdict
@@ -124,7 +131,7 @@ def drawn_clusters(seed: int, clusters: int) -> tuple[Any, Any, Any]:
 
 class TestClusterInterval:
     @pytest.mark.parametrize("n", [4, 5, 30])
-    def test_agrees_with_scipy_where_each_dialog_is_a_cluster(self, n: int) -> None:
+    def test_agrees_with_scipy_where_each_dialog_is_a_cluster(self, stats: Any, n: int) -> None:
         values = normal(n)
         interval = cluster_mean(values, list(range(n))).interval
         assert interval == pytest.approx(
@@ -156,7 +163,7 @@ class TestClusterInterval:
             cluster_mean(*again).interval, abs=1e-12
         )
 
-    def test_is_the_regression_estimate_of_bell_and_mccaffrey(self) -> None:
+    def test_is_the_regression_estimate_of_bell_and_mccaffrey(self, stats: Any) -> None:
         # By matrices: each cluster's residuals times the inverse root of one less its hat matrix.
         values, number, _ = drawn_clusters(1, 6)
         design = np.ones((len(values), 1))
@@ -188,7 +195,7 @@ class TestClusterInterval:
 
 
 class TestSettled:
-    def test_equivalence_agrees_with_two_one_sided_tests_of_scipy(self) -> None:
+    def test_equivalence_agrees_with_two_one_sided_tests_of_scipy(self, stats: Any) -> None:
         values, margin = normal(30, mean=0.1, seed=3), 0.5
         above = stats.ttest_1samp(values, -margin, alternative="greater").pvalue
         below = stats.ttest_1samp(values, margin, alternative="less").pvalue

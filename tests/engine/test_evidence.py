@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.recordings import Recording, stack_recordings
 from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
@@ -17,10 +16,10 @@ from fdkvc.engine.evidence import OLD, Demands, Evidence
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.policies import policy_named
+from tests.examples import dialogs_of
 from tests.worlds import measure
 
-FILES = sorted(EXAMPLES.glob("*.json"))
-DIALOGS = [dialog for path in FILES for dialog in read_file(path) if dialog.calls]
+DIALOGS = [dialog for dialog in dialogs_of() if dialog.calls]
 
 
 def run(recording: Recording, key: str, budget: int) -> Trace:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.replay import Replay, replay
 from fdkvc.core.attention import LANES, Observation
@@ -21,6 +20,7 @@ from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from fdkvc.policies.base import Score, Update, total
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.together import Together
+from tests.examples import dialogs_of
 from tests.worlds import all_entries
 
 HEADS = 3
@@ -43,7 +43,7 @@ DIFFERENT = (
 def recordings() -> list[Recording]:
     """Record two dialogs with three heads whose queries, keys and values are their own."""
     recorded = []
-    for dialog in read_file(EXAMPLES / "dialogues.json"):
+    for dialog in dialogs_of("dialogues"):
         alone = [lexical_recording(dialog, seed) for seed in range(HEADS)]
         vectors: dict[str, Any] = {
             name: np.concatenate([getattr(one, name) for one in alone])

@@ -7,16 +7,16 @@ import weakref
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core import attention, dialogs
 from fdkvc.core.dialogs import DialogBatch
 from fdkvc.core.recordings import stack_recordings
 from fdkvc.engine.simulate import simulate, take_turn
 from fdkvc.policies import POLICIES
+from tests.examples import dialogs_of
 
 BUDGET = 24
-TRANSCRIPT = read_file(EXAMPLES / "dialogues.json")[0]
+TRANSCRIPT = dialogs_of("dialogues")[0]
 
 
 def dialog() -> DialogBatch:
@@ -82,9 +82,7 @@ def test_repetition_is_the_largest_cosine_with_a_newer_token_of_the_turn(
 
 
 def test_the_last_queries_alone_attend_as_among_all() -> None:
-    recordings = [
-        lexical_recording(transcript) for transcript in read_file(EXAMPLES / "dialogues.json")
-    ]
+    recordings = [lexical_recording(transcript) for transcript in dialogs_of("dialogues")]
     turn = stack_recordings(recordings).observe(4)
     token = np.concatenate([np.arange(40) + 0 * turn.new[:, :1], turn.new], axis=1)
     count = turn.query_count

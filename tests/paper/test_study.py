@@ -128,9 +128,6 @@ def test_the_probes_are_what_they_say() -> None:
     assert 0 < probes["same_entries"].mean() < 0.2
 
 
-# ------------------------------------------------------------------------------- its files
-
-
 @cache
 def files() -> dict[str, str]:
     return StudyRun(few_dialogs()).files

@@ -94,9 +94,6 @@ def seen(look: Look, runs: Mapping[str, StageRun], tmp_path_factory: pytest.Temp
     return dict(zip(runs, look("runs", *files), strict=True))
 
 
-# ------------------------------------------------------------------------------- numbers
-
-
 def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     halves = [odd / 2**power for power in range(1, 12) for odd in range(1, 40, 2)]
@@ -118,9 +115,6 @@ def test_numbers_are_written_as_python_writes_them(look: Look, tmp_path: Path) -
         assert subtracted == pytest.approx(exact, abs=5.1e-4), (one, other)
         assert (subtracted == 0) == (one == other), (one, other)
         assert apart.startswith("+") == (subtracted > 0), (one, other)
-
-
-# ------------------------------------------------------------------------------- why
 
 
 def check_entry(run: StageRun, turn: int, token: int, seen: Mapping[str, Any]) -> None:
@@ -201,9 +195,6 @@ def test_the_parts_of_a_score_add_up_to_its_terms(
         for place, term in enumerate(terms):
             parts = [part["value"] for part in told["course"] if part["term"] == place]
             assert sum(parts) == pytest.approx(entry[term], rel=1e-5, abs=1e-6)
-
-
-# ------------------------------------------------------------------------------- the other views
 
 
 @pytest.mark.long
@@ -299,9 +290,6 @@ def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, StageRun],
         empty = 4 * pages - len(kept)
         places = f"{empty or 'no'} {'slot' if empty == 1 else 'slots'} empty in them"
         assert said == f"{pages} of {BUDGET // 4} pages of 4 · {places}"
-
-
-# ------------------------------------------------------------------------------- the bundle
 
 
 def test_the_layout_is_sound(node: str) -> None:

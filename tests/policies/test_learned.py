@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from benchmarks.research.weights import fit, text_features
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.attention import TRAITS
 from fdkvc.core.scripts import word_spans
@@ -27,6 +26,7 @@ from fdkvc.synthetic.scenarios import SCENARIOS
 from fdkvc.ui.sidebar import POLICY
 from fdkvc.ui.variants import CHOSEN
 from fdkvc.verdict.page import choices as dialog_page
+from tests.examples import dialogs_of
 from tests.worlds import all_entries, by_token, kept_tokens
 
 Weigh = Callable[..., None]
@@ -140,7 +140,7 @@ def test_equal_words_have_the_same_number_and_parts_of_a_word_different_ones() -
 def test_it_says_where_words_are_missing_and_is_not_offered_there() -> None:
     policy = policy_named("learned")
     drawn = generate(SCENARIOS["mixed"], dialogs=1, seed=1)
-    real = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+    real = lexical_recording(dialogs_of("dialogues")[0]).dialogs
 
     assert no_effect_notes([policy], available_in(drawn)) == [
         "Learned: Words are unknown here, so it decides by age alone."
@@ -157,7 +157,7 @@ def test_the_weights_name_their_training() -> None:
 
 
 def test_a_stream_with_traits_decides_the_same() -> None:
-    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
+    recording = lexical_recording(dialogs_of("dialogues")[0])
     dialogs, policy = recording.dialogs, policy_named("learned", window=0.25)
     assert dialogs.traits is not None
     assert dialogs.queries is not None
@@ -212,7 +212,7 @@ def test_pages_of_real_dialogs_offer_it_and_those_of_synthetic_ones_do_not() -> 
 
 
 def test_features_that_are_fitted_are_those_that_the_policy_scores() -> None:
-    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0])
+    recording = lexical_recording(dialogs_of("dialogues")[0])
     dialogs, ends = recording.dialogs, np.array(recording.starts[1:])
     entries = all_entries(simulate(policy_named("learned", window=0), dialogs, int(ends[-1])))
     assert dialogs.traits is not None

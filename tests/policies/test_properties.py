@@ -34,7 +34,6 @@ from tests.worlds import (
 )
 
 budgets = st.integers(1, 24) | st.sampled_from([56, 130, 200])
-# ------------------------------------------------------------------------------- every turn
 
 
 @given(policies(), ragged(), budgets)
@@ -168,9 +167,6 @@ def the_rank_orders_by_score_and_then_by_age(trace: Trace, batch: DialogBatch) -
             assert rank.tolist() == list(range(1, len(slots) + 1))
 
 
-# ------------------------------------------------------------------------------- every batch
-
-
 @cache
 def drawn(scenario: str, dialogs: range, world: World) -> DialogBatch:
     """Draw dialogs once for all policies."""
@@ -201,9 +197,6 @@ def test_generated_dialogs_are_the_same_to_the_last_bit_in_any_batch(
             assert_same_run(runs[which], together, other_row=row)
 
 
-# ------------------------------------------------------------------------------- states
-
-
 @pytest.mark.parametrize("turn", [-1, 10, 11])
 def test_a_state_is_that_of_a_recorded_turn(turn: int) -> None:
     trace = simulate(policy_named("fifo"), generate(SCENARIOS["shift"]), budget=4)
@@ -232,9 +225,6 @@ def test_recording_fewer_details_changes_nothing(
     assert_same_state(short.end_state, full.end_state)
     with pytest.raises(ValueError, match="recorded without entries"):
         all_entries(short)
-
-
-# ------------------------------------------------------------------------------- arithmetic
 
 
 @given(

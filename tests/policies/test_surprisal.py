@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.arrays import one_dialog
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import simulate
 from fdkvc.policies import policy_named
+from tests.examples import dialogs_of
 from tests.worlds import all_entries, by_token, kept_tokens, said
 
 
@@ -40,7 +40,7 @@ def test_the_newest_stay_and_of_the_rest_what_was_surprising_and_is_not_repeated
 
 
 def test_identical_words_are_not_above_a_threshold_of_1_which_turns_redundancy_off() -> None:
-    dialogs = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0]).dialogs
+    dialogs = lexical_recording(dialogs_of("dialogues")[0]).dialogs
     entries = all_entries(simulate(policy_named("surprisal", redundancy=1), dialogs, 48))
 
     assert np.nanmax(entries.channels["redundancy"]) <= 1

@@ -314,9 +314,6 @@ def test_regions_with_one_half_life_are_fifo(kinds: list[tuple[str, int]], budge
     assert kept == kept_by(policy_named("fifo"), recording, budget)
 
 
-# ------------------------------------------------------------------------------- read again
-
-
 @given(CONVERSATION, st.integers(1, 50), st.sampled_from(["fifo", "messages(fifo)", "sink"]))
 def test_what_follows_the_first_change_is_counted(
     kinds: list[tuple[str, int]], budget: int, name: str
@@ -422,9 +419,6 @@ def test_names_of_users_and_of_earlier_versions() -> None:
     assert read_policy(spaced.name) == spaced
 
 
-# ------------------------------------------------------------------------------- what is unknown
-
-
 def test_what_is_unknown_is_said() -> None:
     policies = [read_policy(name) for name in ("messages(fifo)", "clear-results", "regions")]
     for policy in policies:
@@ -462,9 +456,6 @@ def test_why_a_result_left_is_told_by_its_terms() -> None:
 
     assert why.terms["cleared"] < 0 == why.marginal_terms["cleared"]
     assert "was evicted in turn 4" in sentences(why)[0]
-
-
-# ------------------------------------------------------------------------------- cost
 
 
 @pytest.mark.long

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.core.arrays import one_dialog
 from fdkvc.core.attention import SPEAKERS, Bools, Floats, Observation, word_id
@@ -35,6 +34,7 @@ from fdkvc.policies.together import Together
 from fdkvc.policies.wrapper import Wrapper
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.examples import dialogs_of
 from tests.refusals import assert_one_sentence
 from tests.worlds import all_entries, kept_tokens, plain_dialog
 
@@ -78,9 +78,6 @@ def test_what_is_around_a_policy_is_asked_what_entries_are_worth() -> None:
     np.testing.assert_array_equal(loss[0], loss[1])
     alone = simulate(policy_named("fd-kvc"), dialogs, 56, entries=False)
     assert (alone.state["ownership_loss"][0] != alone.state["ownership_loss"][1]).any()
-
-
-# ------------------------------------------------------------------------------- written
 
 
 @pytest.mark.parametrize(
@@ -196,9 +193,6 @@ def test_any_parentheses_are_refused_in_a_sentence(inside: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-# ------------------------------------------------------------------------------- by hand
-
-
 def kept_by(name: str, dialog: DialogBatch, budget: int) -> list[list[int]]:
     trace = simulate(read_policy(name), dialog, budget)
     return [kept_tokens(trace, 0, turn) for turn in range(trace.turns)]
@@ -301,7 +295,7 @@ def test_no_threshold_evicts_what_is_protected(name: str) -> None:
 
 
 def test_a_recording_knows_who_speaks() -> None:
-    recording = lexical_recording(read_file(EXAMPLES / "dialogues.json")[0], 0)
+    recording = lexical_recording(dialogs_of("dialogues")[0], 0)
     trace = simulate(
         read_policy("whitelist(fifo, first=0, speaker=system, most=1)"), recording.dialogs, 24
     )
@@ -542,9 +536,6 @@ def test_a_name_that_the_policy_inside_has_is_refused() -> None:
     assert Again(policy_named("fifo")).name == "again(fifo)"
     with pytest.raises(ValueError, match=r"^h2o has 'window' already"):
         Again(policy_named("h2o"))
-
-
-# ------------------------------------------------------------------------------- changed
 
 
 def test_a_variant_changes_what_is_inside_too() -> None:

@@ -48,9 +48,6 @@ ORIGIN = ["policy", "dialog", "budget", "version"]
 """The first columns of the files of a trace."""
 
 
-# ------------------------------------------------------------------------------- CSV
-
-
 def read_csv(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text, newline="")))
 
@@ -163,9 +160,6 @@ def test_a_traces_columns_are_explained(policy: str) -> None:
     assert re.findall(r"^\| (\w+) \|  \|$", str(files["README.md"]), re.M) == []
 
 
-# ------------------------------------------------------------------------------- a run
-
-
 @pytest.fixture(scope="module")
 def results() -> Results:
     wanted = tuple(SCENARIOS[key] for key in ("mixed", "adaptation"))
@@ -208,9 +202,6 @@ def test_run_json_says_all_that_the_numbers_depend_on(results: Results) -> None:
 def test_run_json_refuses_what_json_does_not_know() -> None:
     with pytest.raises(ValueError, match="JSON"):
         run_json("benchmark", Benchmark(), {}, noise=math.nan)
-
-
-# ------------------------------------------------------------------------------- writing
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -339,9 +330,6 @@ def test_a_file_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> 
         with pytest.raises(ValueError, match=sentence):
             check_folder(tmp_path, [name])
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "pipe"}
-
-
-# ------------------------------------------------------------------------------- plain text
 
 
 def test_a_text_table_is_aligned() -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from tests.refusals import any_json
 from tests.studies import few_dialogs
 
 
+@cache
 def written(benchmark: Benchmark) -> str:
     baseline = baseline_of(benchmark.policies)
     return run_json("benchmark", benchmark, (), 1.0, baseline=baseline)
@@ -317,8 +319,6 @@ def test_any_other_content_is_refused_in_a_sentence_or_read(value: Any, name: st
         return
     assert isinstance(record.benchmark, Benchmark)
 
-
-# ------------------------------------------------------------------------------- every leaf
 
 SMALL = Benchmark(
     scenarios=(SCENARIOS["shift"], SCENARIOS["gradual"]),

@@ -26,9 +26,6 @@ from tests.worlds import by_cosine, random_dialog
 SMALL = World(tokens_per_turn=3, dimension=30, head_dimension=4)
 
 
-# ------------------------------------------------------------------------------- the schedules
-
-
 @pytest.mark.parametrize(
     ("key", "schedule"),
     [
@@ -97,9 +94,6 @@ def test_a_blend_that_does_not_fit_its_schedule_gets_one_clear_sentence(
         Scenario("mine", "Mine", schedule, blend)
 
 
-# ------------------------------------------------------------------------------- the world
-
-
 @pytest.mark.parametrize("key", SCENARIOS)
 def test_topics_are_orthonormal_and_differ_between_dialogs(key: str) -> None:
     batch = generate(SCENARIOS[key], dialogs=5, seed=2)
@@ -152,9 +146,6 @@ def test_projections_have_variance_one_over_d_and_are_shared_by_tokens() -> None
     queries = batch.embeddings @ matrices[0]
     by_turn = queries.reshape(20, 10, 32, 16).mean(axis=2)
     np.testing.assert_allclose(batch.mean_queries, by_turn, atol=1e-5)
-
-
-# ------------------------------------------------------------------------------- seeds
 
 
 def tokens_of(batch: DialogBatch, turns: int) -> dict[str, np.ndarray]:
@@ -267,9 +258,6 @@ def test_more_topics_than_dimensions_get_one_clear_sentence() -> None:
 def test_a_world_out_of_range_gets_one_clear_sentence(name: str, value: Any, allowed: str) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}, but must be {allowed}$"):
         World(**{name: value})
-
-
-# ------------------------------------------------------------------------------- labels
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -390,9 +390,6 @@ def test_every_metric_that_is_asked_for_is_shown() -> None:
     ]
 
 
-# ------------------------------------------------------------------------------- ablation
-
-
 def test_a_sweep_is_drawn_and_gives_its_files() -> None:
     app = open_page("benchmark", **ABLATION, dialogs=3)
     run_until(press(app, "Run"), SHOWN)
@@ -472,9 +469,6 @@ def test_the_command_that_a_page_shows_is_one_that_the_command_line_takes(page: 
         assert (asked.policy, asked.scenario) == ("fd-kvc", "mixed")
         assert asked.parameter == "gamma"
         assert [float(value) for value in asked.values] == [0.7, 0.75, 0.8, 0.85, 0.88, 0.92]
-
-
-# ------------------------------------------------------------------------------- about
 
 
 def test_the_method_has_its_steps() -> None:

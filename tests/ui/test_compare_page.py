@@ -37,9 +37,6 @@ def errors(app: AppTest) -> list[str]:
     return [error.value for error in app.error]
 
 
-# ------------------------------------------------------------------------------- what it shows
-
-
 def test_it_compares_the_papers_policies_at_first() -> None:
     app = open_page("compare")
 
@@ -132,9 +129,6 @@ def test_two_runs_to_compare_must_be_two() -> None:
     app = open_page("compare", policies="fifo,h2o", one="fifo", other="fifo")
 
     assert "Choose two different runs." in shown(app)
-
-
-# ------------------------------------------------------------------------------- any policy
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.commands.main import main
 from fdkvc.conversations.arguments import forgotten, worst_losses
-from fdkvc.conversations.formats import EXAMPLES, read_dialogs, read_file
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs
 from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recording
 from fdkvc.conversations.page import files
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
@@ -71,8 +71,9 @@ from tests.app_pages import (
     told,
     unpacked,
 )
+from tests.examples import dialogs_of
 
-DIALOG = read_file(EXAMPLES / "dialogues.json")[0]
+DIALOG = dialogs_of("dialogues")[0]
 RECORDING = lexical_recording(DIALOG, 0, Encoding())
 NASTY = "<img src=x onerror=alert(1)> **bold** ![x](http://elsewhere.example/x.png) :red[r] $x$"
 

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.page.files import UPLOADS, DialogFile
 from fdkvc.player.moments import Spoken
@@ -20,9 +19,10 @@ from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui import lru
 from fdkvc.ui.lanes import load_run
 from fdkvc.ui.lru import ByteLRU, cached, size_of
+from tests.examples import dialogs_of
 
 MEGABYTE = 1_000_000
-DIALOG = read_file(EXAMPLES / "rental.json")[0]
+DIALOG = dialogs_of("rental")[0]
 
 
 @pytest.mark.parametrize(

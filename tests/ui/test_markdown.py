@@ -17,8 +17,6 @@ from fdkvc.ui.markdown import Markdown, plain
 from tests.app_pages import ROOT, open_page, rerun_until, settled
 from tests.hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
 
-# ------------------------------------------------------------------------------- the sources
-
 SHOWN_AS_MARKDOWN = {
     *("body", "label", "text", "help", "title", "caption", "tabs"),
     *("x_label", "y_label", "show_spinner"),
@@ -149,9 +147,6 @@ def test_what_is_not_shown_as_text_is_noticed(sources: str, count: int) -> None:
         assert len(places) == (count if source else 0), source
 
 
-# ------------------------------------------------------------------------------- one function
-
-
 def test_words_stay_what_they_are_and_ours_do_something() -> None:
     assert plain("26.5 % and 3 %") == "26.5\u00a0% and 3\u00a0%"
     assert plain("w_c ~ 50% *") == r"w\_c \~ 50% \*"
@@ -159,8 +154,6 @@ def test_words_stay_what_they_are_and_ours_do_something() -> None:
     assert Markdown("**{}** {}").format("a*", Markdown("*b*")) == r"**a\*** *b*"
     assert plain(f"**{Markdown('*b*')}**") == r"\*\*\*b\*\*\*"
 
-
-# ------------------------------------------------------------------------------- the pages
 
 NOT_MARKDOWN = {
     *(

@@ -194,9 +194,6 @@ def test_a_link_to_what_does_not_go_together_is_explained() -> None:
     assert "Wrapper is 'blocks', but must be one of" in said.value
 
 
-# ------------------------------------------------------------------------------- the previous run
-
-
 def change(app: AppTest, **numbers: float) -> AppTest:
     for name, value in numbers.items():
         app.number_input(key=f"step/fd-kvc/{name}").set_value(value)

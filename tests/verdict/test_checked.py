@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.models.answers import MEASURED, Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
@@ -30,8 +29,9 @@ from fdkvc.verdict.checked import (
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.search import sizes_of
 from fdkvc.verdict.today import Today, TodayLoss, ValueCount
+from tests.examples import dialogs_of
 
-DIALOGS = read_file(EXAMPLES / "dialogues.json")
+DIALOGS = dialogs_of("dialogues")
 MODEL = shared_language_model(BUNDLED)
 SIZES = {dialog.name: MODEL.tokens.count_by_turn(dialog) for dialog in DIALOGS}
 TOTALS = [*map(sum, SIZES.values())]

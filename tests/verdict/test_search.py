@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import Replay, replay_arguments
 from fdkvc.models.numpy.encoding import Encoding
@@ -24,12 +23,9 @@ from fdkvc.verdict.search import (
     sizes_of,
     smallest_enough,
 )
+from tests.examples import dialogs_of
 
-DIALOGS = [
-    dialog
-    for name in ("dialogues", "chat", "evening")
-    for dialog in read_file(EXAMPLES / f"{name}.json")
-]
+DIALOGS = dialogs_of("dialogues", "chat", "evening")
 RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
 SETTINGS = Replay((policy_named("fifo"), policy_named("weighted-recency")), (1,))
 

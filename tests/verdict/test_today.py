@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.tools import with_tools
 from fdkvc.core.transcripts import Transcript
@@ -11,10 +10,9 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.verdict.sentences import today_sentence
 from fdkvc.verdict.today import PRESETS, Today, TodayLoss, ValueCount, lose_today
+from tests.examples import dialogs_of
 
-DIALOGS = [
-    dialog for name in ("rental", "errands") for dialog in read_file(EXAMPLES / f"{name}.json")
-]
+DIALOGS = dialogs_of("rental", "errands")
 RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
 
 
@@ -46,7 +44,7 @@ def test_an_engine_that_stops_serves_no_call_beyond_its_limit() -> None:
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_it_is_said_where_descriptions_of_tools_are_not_counted(listed: bool) -> None:
-    dialogs = read_file(EXAMPLES / "errands.json")
+    dialogs = dialogs_of("errands")
     read = with_tools(dialogs)[0] if listed else dialogs
     loss = lose_today(Today("ollama", 600), LexicalRecordings(read, 0, Encoding()), workers=1)
     said = today_sentence(loss, "SmolLM2")

@@ -48,9 +48,6 @@ def checks(subject: Subject) -> tuple[Check, ...]:
     return tuple(check for check, promised in applies.items() if promised)
 
 
-# ------------------------------------------------------------------------------- reading
-
-
 class Story:
     """A cache that reads texts of random tokens, and what each token attended to."""
 
@@ -146,9 +143,6 @@ class Story:
         away = float(deviation / max(1, np.abs(expected).max()))
         if away > self.subject.tolerance:
             raise Fault(f"{when} its outputs are {away:.2g} away from those of what is held")
-
-
-# ------------------------------------------------------------------------------- the checks
 
 
 def attends_to_what_was_evicted(subject: Subject) -> None:

@@ -74,9 +74,6 @@ def test_what_a_policy_promises_besides_is_held(
     run(right, checks(right))
 
 
-# ------------------------------------------------------------------------------- wrong ones
-
-
 class Unmasked(DecoderCache):
     """It says that it evicts, and goes on to attend to everything."""
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fdkvc.commands.main import main
-from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.core.attention import Floats
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.sinks import FirstTokensWarning
@@ -26,6 +26,7 @@ from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.policies import read_policy
+from tests.examples import dialogs_of
 from tests.models.numpy.test_smollm2 import drawn_texts
 
 pytestmark = pytest.mark.smollm2
@@ -61,7 +62,7 @@ def model() -> LanguageModel:
 @pytest.fixture(scope="module")
 def turns(model: LanguageModel) -> list[tuple[int, ...]]:
     """Return the passages of an example dialog in tokens."""
-    passages = model.tokens.encode_dialog(read_file(EXAMPLES / "dialogues.json")[0])
+    passages = model.tokens.encode_dialog(dialogs_of("dialogues")[0])
     return [passage.ids for passage in passages[:8]]
 
 
@@ -148,7 +149,7 @@ def test_it_goes_back_within_a_turn(llama: Any, turns: list[tuple[int, ...]]) ->
 
 
 def test_a_long_prompt_goes_through_a_small_context(small: Any, model: LanguageModel) -> None:
-    dialogs = read_file(EXAMPLES / "dialogues.json")
+    dialogs = dialogs_of("dialogues")
     encoded, _ = model.tokens.encode(" ".join(text for dialog in dialogs for text in dialog.texts))
     ids = encoded[:700]
     for positions in ("kept", "slots"):

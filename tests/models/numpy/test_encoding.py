@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.conversations.lexical import LexicalRecordings, lexical_recording
 from fdkvc.conversations.tools import begin_with_tools
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding, as_tokenizer
 from fdkvc.models.numpy.head_recordings import count_tokens
 from fdkvc.models.numpy.language_model import shared_language_model
+from tests.examples import dialogs_of
 from tests.refusals import assert_one_sentence
 
-DIALOGS = [dialog for path in sorted(EXAMPLES.glob("*.json")) for dialog in read_file(path)]
+DIALOGS = dialogs_of()
 
 
 def test_the_shipped_tokenizer_is_byte_level_and_has_the_marks_of_a_chat() -> None:

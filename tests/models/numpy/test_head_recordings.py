@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.numpy.head_recordings import encode_dialog, read_dialog
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
 from fdkvc.models.numpy.text_cache import TextCache, read
+from tests.examples import dialogs_of
 from tests.language_models import write_model
 
-DIALOG = read_file(EXAMPLES / "evening.json")[0]
+DIALOG = dialogs_of("evening")[0]
 LAYERS = (1, 3)
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from conftest import NO_TRANSFORMERS
 from fdkvc.commands.main import main
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.text_cache import read
+from tests.examples import dialogs_of
 from tests.models.test_answers import write_bookings
 
 pytestmark = pytest.mark.smollm2
@@ -41,8 +41,7 @@ def path() -> Path:
 
 def example_texts() -> list[str]:
     """Return the lines of the example dialogs and of the README."""
-    dialogs = [dialog for file in sorted(EXAMPLES.glob("*.json")) for dialog in read_file(file)]
-    texts = [text for dialog in dialogs for text in dialog.texts]
+    texts = [text for dialog in dialogs_of() for text in dialog.texts]
     return [line for text in [*texts, README.read_text("utf-8")] for line in text.splitlines()]
 
 

@@ -18,7 +18,6 @@ import pytest
 import torch
 import transformers
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.gguf_file import find_model
 from fdkvc.models.numpy.language_model import (
@@ -32,6 +31,7 @@ from fdkvc.models.transformers.cache import PolicyCache
 from fdkvc.policies import read_policy
 from fdkvc.verdict.card import Way
 from fdkvc.verdict.settings import settings_of
+from tests.examples import dialogs_of
 from tests.language_models import write_model
 from tests.library import CACHE
 from tests.models.numpy.test_chat_template import CHATML, MARKS
@@ -81,7 +81,7 @@ class Pair:
         """Yield the tokens that each message of a dialog adds, by the template."""
         chat: list[dict[str, str]] = []
         seen = 0
-        for turn in read_file(EXAMPLES / "chat.json")[0].turns[:count]:
+        for turn in dialogs_of("chat")[0].turns[:count]:
             role = "user" if turn.speaker == "user" else "assistant"
             chat.append({"role": role, "content": turn.text})
             ids = self.template(chat)
@@ -140,7 +140,7 @@ def kl(first: Any, second: Any) -> float:
 
 
 def test_a_message_is_the_same_tokens_by_the_template(tiny: Pair) -> None:
-    encoded = tiny.lm.tokens.encode_dialog(read_file(EXAMPLES / "chat.json")[0])[:9]
+    encoded = tiny.lm.tokens.encode_dialog(dialogs_of("chat")[0])[:9]
     assert [tuple(ids) for ids in tiny.turns(9)] == [passage.ids for passage in encoded]
 
 

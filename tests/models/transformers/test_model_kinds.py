@@ -74,9 +74,6 @@ def named(kinds: list[Kind]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", kinds, ids=[name for name, _ in kinds])
 
 
-# ------------------------------------------------------------------------------- which attention
-
-
 @named([("JetMoe", EXPERTS), ("Bloom", {}), ("DiffLlama", {}), ("Falcon", {"alibi": True})])
 def test_attention_that_is_not_reached_is_refused_when_a_cache_is_made(kind: Kind) -> None:
     model = of_kind(kind)
@@ -157,8 +154,6 @@ def test_a_model_is_probed_once() -> None:
         PolicyCache(read_policy("sink"), 5, model, positions="slots")
     assert len(passes) == 3, "one for its attention, two for its positions"
 
-
-# ------------------------------------------------------------------------------- positions
 
 SLOTS = read_policy("sinks(fifo)")
 
@@ -304,8 +299,6 @@ def test_positions_of_several_axes_are_right_in_a_text_and_refused_with_an_image
     assert_one_sentence(caught.value)
 
 
-# ------------------------------------------------------------------------------- pinned prompts
-
 PINNED = "whitelist(fifo, first=0, speaker=prompt, most=1)"
 
 
@@ -365,9 +358,6 @@ def test_what_changes_nothing_in_a_cache_is_warned_of(chatting: tuple[Any, Any])
         with pytest.warns(UserWarning, match=sentence) as warned:
             PolicyCache(read_policy(policy), 60, model, tokenizer=of, **how)
         assert warned[-1].filename == __file__
-
-
-# ------------------------------------------------------------------------------- copies, compiled
 
 
 def test_a_copy_of_any_kind_is_a_fork() -> None:

@@ -365,9 +365,6 @@ def test_a_pass_that_broke_off_is_said(llama: Any, monkeypatch: pytest.MonkeyPat
     assert before.ends == [9, 13]
 
 
-# ------------------------------------------------------------------------- arrays on a device
-
-
 def test_numpy_computes_with_an_array_on_a_device() -> None:
     array = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
     device, mask = OnDevice(torch.from_numpy(array.copy())), array[:, :, :1] > 0
