@@ -28,7 +28,7 @@ def test_names_say_what_they_hold() -> None:
 
 def bound_names(tree: ast.Module) -> list[str]:
     """Return what a module assigns and what its functions take."""
-    nodes = [*ast.walk(tree)]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg)]
     assigned = [node for node in nodes if isinstance(node, ast.Name)]
     stored = [node.id for node in assigned if isinstance(node.ctx, ast.Store)]
     return stored + [node.arg for node in nodes if isinstance(node, ast.arg)]

@@ -110,9 +110,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "results"
 
 
-# ------------------------------------------------------------------------------- commands
-
-
 def test_the_guide_has_what_forgot_prints_of_the_example(tmp_path: Path) -> None:
     (shown,) = [
         block for block in blocks("console") if block.startswith("$ python -m fdkvc forgot")
@@ -196,9 +193,6 @@ def test_every_picture_exists_and_is_small() -> None:
         assert picture.stat().st_size < (2_000_000 if frames > 1 else 200_000)
 
 
-# ------------------------------------------------------------------------------- examples
-
-
 def test_the_stream_of_your_own_prints_what_it_kept(capsys: pytest.CaptureFixture[str]) -> None:
     example = next(block for block in blocks("python") if "OnlineCache(policy_named(" in block)
     names: dict[str, object] = {}
@@ -210,6 +204,7 @@ def test_the_stream_of_your_own_prints_what_it_kept(capsys: pytest.CaptureFixtur
     assert str(turn.kept_tokens) in capsys.readouterr().out  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Path) -> None:
     policy, example = (block for block in blocks("python") if "nearest" in block)
     shutil.copytree(ROOT / "fdkvc", tmp_path / "fdkvc")
@@ -233,9 +228,6 @@ def test_the_added_policy_is_found_and_keeps_every_policys_promises(tmp_path: Pa
     passed = re.search(r"^(\d+) passed", said, re.MULTILINE)
     assert passed
     assert int(passed[1]) > 10, said
-
-
-# ------------------------------------------------------------------------------- numbers
 
 
 def cell(frame: pd.DataFrame, column: str, /, **where: str) -> float:
@@ -374,9 +366,6 @@ def test_what_the_readme_says_of_the_traced_dialog_holds(results: Path) -> None:
     assert_printed(said[3], loss[int(said[4])])
     assert f"τ = {defaults_of(POLICIES['fd-kvc'])['tau']}" in README
     assert set(rules) == {"budget"}
-
-
-# ------------------------------------------------------------------------------- packages
 
 
 def layers() -> dict[str, int]:

@@ -106,9 +106,6 @@ def test_a_file_that_is_not_right_gets_one_sentence(value: Any, sentence: str) -
     assert_one_sentence(caught.value)
 
 
-# ------------------------------------------------------------------------------- all layouts
-
-
 def values_of(*names: str) -> list[Any]:
     return [value for name in names for value in json.loads((CASES / f"{name}.json").read_text())]
 
@@ -140,8 +137,6 @@ def spans(dialog: Transcript, turn: int) -> list[str]:
     characters = range(len(dialog.texts[turn]))
     return [*dict.fromkeys(dialog.span_kind(turn, place) for place in characters)]
 
-
-# ------------------------------------------------------------------------------- no words are lost
 
 COUNTED = frozenset(("image", "redacted_thinking", "thinking", "plug", "plugged", "error", "True"))
 """Values of objects that are counted as a whole, or of a dialog that is left out."""
@@ -175,6 +170,7 @@ def planted(value: Any, name: str) -> list[Any]:
     return [{**value, name: "words of nobody else"}, *inside]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(PLANTED)))
 def test_words_in_any_field_are_read_or_counted(number: int) -> None:
     talk = PLANTED[number]
@@ -185,8 +181,6 @@ def test_words_in_any_field_are_read_or_counted(number: int) -> None:
         is_read = any("words of nobody else" in text for text in (*dialogs[0].texts, *values))
         assert is_read != (not_read_notes(dialogs) != notes)
 
-
-# ------------------------------------------------------------------------------- anything
 
 NAMES = ("role", "content", "parts", "type", "text", "parent", "input", "function", "name", "id")
 FILES = [value for path in PATHS if path.suffix == ".json" for value in values_of(path.stem)]

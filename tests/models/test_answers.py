@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from fdkvc.commands.main import main
-from fdkvc.conversations.formats import EXAMPLES, read_file
+from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.engine.sinks import PROTECT
@@ -32,6 +32,7 @@ from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.runs.jobs import Execution, Progress
+from tests.examples import dialogs_of
 from tests.language_models import write_model
 
 CAPTURED = pytest.CaptureFixture[str]
@@ -64,7 +65,7 @@ def shortened(turns: int = 6) -> list[Transcript]:
             calls=tuple(call for call in dialog.calls if call.turn < turns),
             demands=tuple(demand for demand in dialog.demands if demand.turn < turns),
         )
-        for dialog in read_file(EXAMPLES / "dialogues.json")
+        for dialog in dialogs_of("dialogues")
     ]
 
 
@@ -104,9 +105,10 @@ def value(table: pd.DataFrame, dialog: str, policy: str, budget: int, metric: st
 def test_measures_are_what_reading_under_one_memory_gives(
     model: LanguageModel, table: pd.DataFrame
 ) -> None:
-    for dialog in shortened():
+    ways = (("fifo", 12), (REREAD, 40)), (("h2o", 40), (REREAD, 12))
+    for dialog, ways_of_dialog in zip(shortened(), ways, strict=True):
         full = by_hand(model, TextCache(model.decoder), dialog)
-        for name, budget in (("fifo", 12), ("h2o", 40), (REREAD, 12), (REREAD, 40)):
+        for name, budget in ways_of_dialog:
             case = TextCache(model.decoder), dialog, budget
             if name != REREAD:
                 case = EvictingCache(model.decoder, policy_named(name), budget), dialog, 10**6
@@ -133,7 +135,7 @@ def test_measures_are_what_reading_under_one_memory_gives(
 
 
 def test_values_are_counted_by_the_turns_since_their_last_mention(model: LanguageModel) -> None:
-    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    (dialog, *_) = dialogs_of("dialogues")
     table = run_answers(
         replace(FEW, policies=FEW.policies[:1], budgets=(4096,)), model, [dialog], workers=1
     )
@@ -188,7 +190,7 @@ def values_by_hand(model: LanguageModel, cache: TextCache, dialog: Transcript) -
 @pytest.mark.long
 def test_a_value_is_right_where_greedy_decoding_after_the_true_text_writes_it() -> None:
     model = load_language_model(BUNDLED)
-    dialogs = read_file(EXAMPLES / "dialogues.json")[:3]
+    dialogs = dialogs_of("dialogues")[:3]
     settings = replace(FEW, budgets=(24, 64), policies=FEW.policies[:2])
     table = run_answers(settings, model, dialogs, workers=1)
 
@@ -356,9 +358,6 @@ def test_progress_counts_what_evicting_and_reading_again_take(model: LanguageMod
     assert {step.total for step in seen} == {sum(work)}
 
 
-# ------------------------------------------------------------------------------- tables
-
-
 def measured(values: dict[str, list[float]], metric: str = "nats", budget: int = 8) -> pd.DataFrame:
     return pd.DataFrame(
         [
@@ -398,9 +397,6 @@ def test_the_interval_of_a_share_ends_at_0_and_1() -> None:
     assert summary.ci_high[FULL] == 1
     assert summary.ci_low["fifo"] == 0
     assert 0 < summary.ci_low[FULL] < summary["mean"][FULL]
-
-
-# ------------------------------------------------------------------------------- the command
 
 
 def run(*arguments: str | int | Path) -> int:

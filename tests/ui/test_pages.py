@@ -51,19 +51,13 @@ PATHS = [path for path, *_ in PAGES]
 every_page = pytest.mark.parametrize("path", PATHS)
 
 
-def go_to(path: str) -> AppTest:
-    """Open a page from the app's first one."""
-    app = new_session().run()
-    app.query_params.clear()  # as a browser does when it goes to another page
-    return app.switch_page(path).run()
-
-
 def test_the_navigation_has_every_page_and_opens_the_first() -> None:
     app = new_session().run()
 
     files = [f"pages/{file.name}" for file in ROOT.glob("pages/*.py")]
     assert sorted(PATHS) == sorted(files)
-    assert [title.value for title in app.title] == [go_to(FIRST).title[0].value]
+    first = new_session().switch_page(FIRST).run()
+    assert [title.value for title in app.title] == [first.title[0].value]
 
 
 def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
@@ -97,7 +91,7 @@ def test_the_first_page_begins_with_a_word_that_a_click_brings_back() -> None:
 
 @every_page
 def test_a_page_opens_with_one_title_and_without_errors(path: str) -> None:
-    app = go_to(path)
+    app = new_session().switch_page(path).run()
 
     assert not app.exception
     assert not app.error

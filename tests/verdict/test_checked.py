@@ -162,7 +162,8 @@ def test_a_model_does_not_check_a_language_that_it_hardly_reads() -> None:
 def test_a_model_finds_the_size_by_values_that_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked, "MINUTE_WORK", 10**6)
     card = card_of(("fifo", 100), ("sink", 80), ("sinks(h2o)", 99))
-    assert read_card(card, MODEL, DIALOGS, workers=1).sizes == {}, "it gets four values right"
+    one_way = card_of(("fifo", 100))
+    assert read_card(one_way, MODEL, DIALOGS, workers=1).sizes == {}, "it gets four values right"
     monkeypatch.setattr(checked, "SIZING_VALUES", 1)
     monkeypatch.setattr(checked, "MEASURED_VALUES", 1)
     read = read_card(card, MODEL, DIALOGS, workers=1)

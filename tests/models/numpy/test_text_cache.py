@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from fdkvc.conversations.formats import EXAMPLES, read_file
 from fdkvc.core.attention import Floats, Observation
 from fdkvc.core.token_traits import word_surprisal
 from fdkvc.engine.online import OnlineCache
@@ -27,6 +26,7 @@ from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_text import Passage
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
+from tests.examples import dialogs_of
 from tests.language_models import MARKS, write_model
 from tests.models.conformance.decoder_adapter import DecoderModel
 from tests.models.conformance.masked import seen_by_turns
@@ -201,7 +201,7 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
     vectors = {name: cache.vectors(name) for name in ("queries", "keys", "values")}
 
     assert decoder.features is not None
-    for layer, head in np.ndindex(2, 4):
+    for layer, head in ((0, 0), (0, 3), (1, 1), (1, 2)):
         stream = OnlineCache(policy_named(key), 10)
         for first, end, left in zip(
             [0, *cache.ends], cache.ends, cache.attended_by_turn, strict=False
@@ -382,7 +382,7 @@ def test_hidden_states_that_heads_share_are_compared_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decides: str
 ) -> None:
     model = load_language_model(write_model(tmp_path, seed=3))
-    (dialog, *_) = read_file(EXAMPLES / "dialogues.json")
+    (dialog, *_) = dialogs_of("dialogues")
     repetition = Observation.repetition
     seen: list[Any] = []
 
