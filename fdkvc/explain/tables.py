@@ -200,8 +200,7 @@ def figures_table(
 
     `turns` has each run's `turns_table` by its name; `optional` are keys of further metrics in
     these, such as late_retention. `adaptation` is in turns, NaN in a dialog of one topic; where
-    `never`, it counts all remaining turns. `evictions` counts the tokens that are not cached at the
-    end.
+    `never`, it counts all remaining turns.
     """
     metrics = [*map(metric_named, (*default_metrics(), *optional))]
     rows = []
@@ -211,7 +210,6 @@ def figures_table(
             "policy": name,
             "adaptation": float(adapted.turns[0]),
             "never": bool(adapted.never[0]),
-            "evictions": int(dialogs.bounds[0, -1]) - int(table["cached"].iloc[-1]),
         }
         for metric in metrics:
             row[metric.name] = float(metric.mean(_row(table[metric.key]), dialogs)[0])

@@ -23,11 +23,6 @@ def show_judged(page: str) -> None:
     items = [Markdown("- {}").format(text) for text in (*findings, second_model_sentence())]
     st.markdown(Markdown("\n").join(items))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
-    _show_measurements(page)
-
-
-def _show_measurements(page: str) -> None:
-    """Show every measurement once it is opened."""
     expander = st.expander("All measurements", key=f"{page}/all", on_change="rerun")
     if not expander.open:
         return

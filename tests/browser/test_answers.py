@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
 from tests.browser.address import expect_linked
-from tests.browser.test_design import SMALL
+from tests.browser.test_design import SMALL, TOP
 from tests.browser.test_every_page import SCREEN
 
 BOTTOM = "(box) => box.getBoundingClientRect().bottom"
@@ -27,6 +27,10 @@ def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) 
     fifo = page.get_by_role("region", name="FIFO", exact=True)
     expect(fifo.locator(".unmet")).to_contain_text("not San Jose")
     expect(page.get_by_text("restored, the call is right")).to_contain_text("San Jose")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    restored = page.get_by_role("region", name="Answers after restoring words")
+    changed = restored.get_by_role("row", name="San Jose from the call")
+    assert changed.evaluate(BOTTOM) <= page.get_by_test_id("stChatInput").evaluate(TOP)
 
     page.get_by_role("tab", name="Why this answer").click()
     expect(page.get_by_role("region", name="Attention behind the word")).to_be_visible()

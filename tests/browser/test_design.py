@@ -141,6 +141,16 @@ def test_nothing_covers_what_is_beside_it_and_nothing_keeps_an_old_size(page: Pa
     assert shadows == "local, local, scroll, scroll"
 
 
+def test_a_topic_whose_name_has_no_room_above_the_stage_is_its_letter(page: Page) -> None:
+    page.set_viewport_size(PHONE)
+    page.goto("/story?scene=4")
+    names = page.locator(".stage .turns span")
+    expect(names.nth(2)).to_have_text("C")
+    assert names.evaluate_all(CUT_OFF) <= 0
+    page.set_viewport_size(SCREEN)
+    expect(names.nth(2)).to_have_text("Weather")
+
+
 def test_a_small_or_zoomed_screen_shows_a_lane_or_the_verdict_on_arrival(page: Page) -> None:
     why = page.get_by_role("complementary", name="Why")
     for address, shown, least in (

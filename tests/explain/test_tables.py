@@ -411,7 +411,7 @@ def test_the_figures_are_those_of_the_metrics() -> None:
     turns = {n: turns_table(t, DIALOG, metrics=optional) for n, t in TRACES.items()}
     table = figures_table(turns, DIALOG, optional)
 
-    figures = ["policy", "adaptation", "never", "evictions"]
+    figures = ["policy", "adaptation", "never"]
     assert list(table) == [*figures, *(f"late_{key}" for key in asked)]
     for row in table.to_dict(orient="records"):
         trace = TRACES[row["policy"]]
@@ -419,4 +419,3 @@ def test_the_figures_are_those_of_the_metrics() -> None:
             assert row[f"late_{key}"] == pytest.approx(float(metric.late(trace, DIALOG)[0]))
         adapted = adaptation_in(trace, DIALOG)
         assert (row["adaptation"], row["never"]) == (adapted.turns[0], adapted.never[0])
-        assert row["evictions"] == trace.evicted["budget"].sum() == 12 * 32 - 56

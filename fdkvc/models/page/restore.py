@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.models.answer_causes import PUNCTUATION, Restoration
 from fdkvc.models.cache_answers import CacheAnswer
@@ -17,24 +18,35 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show how restoring evicted words changes an answer."""
     if not answered.conversation.policies:
         return {}
-    name = choose_answer(page, answered, evicting=True)
+    place = st.container(horizontal=True, vertical_alignment="bottom")
+    with place:
+        name = choose_answer(page, answered, evicting=True)
     answers = restored(answered, name)
     names = [*answered.conversation.titles]
     calls = answered.conversation.expected_calls
     by_full = not (calls and answers.writer == "call")
     answer = answered.answers()[names.index(name)]
-    show_restoration(answers, answer, answers.full if by_full else calls[0], by_full=by_full)
+    expected = answers.full if by_full else calls[0]
+    show_restoration(place, answers, answer, expected, by_full=by_full)
     return {}
 
 
 def show_restoration(
-    answers: Restoration, answer: CacheAnswer, expected: str, *, by_full: bool
+    place: DeltaGenerator,
+    answers: Restoration,
+    answer: CacheAnswer,
+    expected: str,
+    *,
+    by_full: bool,
 ) -> None:
-    """Show what a policy's cache, which gave `answer`, answers with evicted words restored."""
+    """Show what a policy's cache, which gave `answer`, answers with evicted words restored.
+
+    The sentence on it is in `place`.
+    """
     if not answers.attempts:
         st.info("This policy has evicted nothing yet: go on writing, or lower the budget.")
         return
-    st.markdown(plain(_summary(answer, answers, expected, by_full)))
+    place.markdown(plain(_summary(answer, answers, expected, by_full)))
     st.html(restored_html(answers, expected, by_full=by_full))
     st.caption(
         "Tried are the evicted words that the full cache attends to most when it writes the word "
@@ -53,7 +65,7 @@ def _summary(
     if answers.undone(answers.lost, expected):
         if kind == "answer":
             words = Markdown("With {} the answer lacks no word of the full cache's: {}.")
-            return words.format(title, "nothing needs to be restored")
+            return words.format(title, "nothing to restore. Ask about something said earlier")
         if answer.calls and not answer.as_expected:  # by the headline: a later call is another
             words = Markdown("With {} the calls are {}, but the first is {}: {}.")
             remark = "words are restored for the first only"

@@ -164,9 +164,12 @@ def show_recorded(
     _show_message(st.empty(), turns)
     st.html(answers_html(answers))
     with st.container(horizontal=True, vertical_alignment="center"):
-        key = f"{page}/run-live"
-        icon = ":material/play_arrow:"
-        if not missing and st.button("Run it live", key=key, icon=icon, type="primary"):
+        if not missing and st.button(
+            "Run it live",
+            key=f"{page}/run-live",
+            icon=":material/play_arrow:",
+            type="primary",
+        ):
             st.session_state[f"{page}/live"] = True
             st.rerun()
         words = f"Recorded with {recorded.model}. Live, you can also write to it, and see why each "
@@ -176,9 +179,13 @@ def show_recorded(
         name: title for name, title in conversation.titles.items() if name in recorded.restored
     }
     mended = [name for name in titles if recorded.restored[name].is_mended]
-    name = choices.choose_cache(page, titles, start=mended[0] if mended else "")
+    place = st.container(horizontal=True, vertical_alignment="bottom")
+    with place:
+        name = choices.choose_cache(page, titles, start=mended[0] if mended else "")
     restoration = recorded.restored[name]
-    show_restoration(restoration, recorded.answers[name], restoration.full, by_full=True)
+    show_restoration(
+        place, restoration, recorded.answers[name], restoration.full, by_full=True
+    )
 
 
 def _show_answered(message: DeltaGenerator, answered: Answered) -> None:

@@ -40,9 +40,8 @@ def show_model_note(key: str, name: str, remark: str = "") -> None:
     )
     if key == MODEL.default:
         note = (
-            "The bundled model is small and was trained only on English service dialogs. It can "
-            "ask, make calls and answer in their style, but makes up what a service replies, knows "
-            "nothing about the world, and does not show what a large model would lose."
+            "The bundled model is small and trained only on English service dialogs: it makes up "
+            "what a service replies, and does not show what a large model would lose."
         )
     st.caption(plain(f"{note} {remark}".strip()))
 

@@ -175,8 +175,10 @@ def show_figures(lanes: Sequence[StageRun]) -> None:
     columns["turns to adapt ↓"] = [*map(_bounded, adaptation, table["never"])]
     with st.container(key="whole-run"):
         show_grid(columns, "Figures of the whole run")
-    late = (
-        f"Late: the mean of the last {LATE_TURNS} turns. Retention is of the topic spoken of."
+    st.caption(
+        plain(
+            "↑ higher is better, ↓ lower is better. Retention is of the topic spoken of. Late: "
+            f"the mean of the last {LATE_TURNS} turns."
+        )
     )
-    st.caption(plain(f"↑ higher is better, ↓ lower is better. {late}"))
     show_glossary(metrics, (lane.policy for lane in lanes), FIGURES)
