@@ -148,12 +148,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def brief_timing() -> Iterator[None]:
     """Time each policy once over few dialogs: no test depends on a duration.
 
-    Nor does a command that takes long on a slow machine print how far it is.
+    Nor does a command that takes long on a slow machine print how far it is. The cores are those
+    of the tests' processes: no run starts more of them, but where a test asks for several.
     """
     from fdkvc.paper import benchmark
-    from fdkvc.runs import console
+    from fdkvc.runs import console, jobs
+    from fdkvc.verdict import search
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(benchmark, "LATENCY_REPEATS", 1)
         patch.setattr(console, "SECONDS_PER_LINE", 100_000.0)
+        patch.setattr(jobs, "cores", lambda: 1)
+        patch.setattr(search, "cores", lambda: 1)
         yield
