@@ -18,7 +18,7 @@ from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
-from fdkvc.core.statistics import cluster_mean, share_interval
+from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, share_interval
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import percent
 from fdkvc.engine.sinks import SINKS, sinks_of
@@ -27,6 +27,7 @@ from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned
 from fdkvc.verdict.model_shape import ModelShape
 from fdkvc.verdict.search import (
     REFUSED,
+    clusters_of,
     halves_of,
     kept_shares,
     needed_values,
@@ -227,6 +228,8 @@ class Card:
     promise: Promise | None = None
     read: ModelRead | None = None
     today: TodayLoss | None = None
+    dominating: int = 0
+    """How many conversations, all of one cluster, have nearly all of the values; 0 for none."""
 
     @cached_property
     def advice(self) -> Advice:
@@ -374,7 +377,21 @@ def find_card(
         promise,
         read,
         today,
+        dominating_dialogs(values),
     )
+
+
+def dominating_dialogs(values: pd.DataFrame) -> int:
+    """Return how many dialogs have nearly all values, all of one cluster of many; 0 if none have.
+
+    Then other clusters have too little weight for an interval.
+    """
+    clusters = clusters_of(values)
+    if clusters.nunique() < MIN_CLUSTERS:
+        return 0
+    if not math.isnan(cluster_mean(values.kept, clusters.tolist()).error):
+        return 0
+    return int(values.dialog[clusters == clusters.mode()[0]].nunique())
 
 
 def _sized_way(
@@ -539,13 +556,14 @@ def promised(
 ) -> Promise | None:
     """Return what ways hold that were chosen on the other half of the clusters.
 
-    None if a half alone chooses none. The interval is the wider one of that over clusters, if there
-    are enough, and of Wilson's for as many calls.
+    None if a half alone chooses none, or without an interval over clusters. It is the wider one of
+    that and of Wilson's for as many calls.
     """
     halves = halves_of(values)
+    values = values.assign(cluster=clusters_of(values))
     half = values.dialog.map(halves)
     kept_values = []
-    services = []
+    clusters = []
     calls = 0
     for half_number in (0, 1):
         chosen = []
@@ -567,14 +585,13 @@ def promised(
         test_rows = values[(values.policy == choice.policy) & (values.budget == choice.size)]
         test_rows = test_rows[test_rows.dialog.map(halves) == half_number]
         kept_values += test_rows.kept.tolist()
-        services += test_rows.services.tolist()
+        clusters += test_rows.cluster.tolist()
         calls += len(test_rows.drop_duplicates(CALL))
     if not kept_values:
         return None
     mean = float(np.mean(kept_values))
-    low, high = share_interval(round(mean * calls), calls)
-    interval = cluster_mean(kept_values, services).interval
-    if not math.isnan(interval[0]):
-        low = min(low, max(interval[0], 0.0))
-        high = max(high, min(interval[1], 1.0))
-    return Promise(mean, low, high)
+    low, high = cluster_mean(kept_values, clusters).interval
+    if math.isnan(low):
+        return None
+    least, most = share_interval(round(mean * calls), calls)
+    return Promise(mean, max(min(low, least), 0.0), min(max(high, most), 1.0))

@@ -109,16 +109,17 @@ def sizes_of(tokens: float) -> tuple[int, ...]:
     return tuple(sorted(sizes))
 
 
-def halves_of(table: pd.DataFrame) -> dict[str, int]:
-    """Return which half each dialog with calls is in; dialogs of one cluster are together.
+def clusters_of(table: pd.DataFrame) -> "pd.Series[str]":
+    """Return the cluster of each row; of fewer than `MIN_CLUSTERS`, each dialog counts as one."""
+    return table.services if table.services.nunique() >= MIN_CLUSTERS else table.dialog
 
-    Of fewer than `MIN_CLUSTERS` clusters, each dialog counts as one.
-    """
+
+def halves_of(table: pd.DataFrame) -> dict[str, int]:
+    """Return which half each dialog with calls is in; dialogs of one cluster are together."""
     dialogs = table[["dialog", "services"]].drop_duplicates("dialog")
-    unit = dialogs.services if dialogs.services.nunique() >= MIN_CLUSTERS else dialogs.dialog
     counts = [0, 0]
     halves = dict[str, int]()
-    for _, rows in dialogs.groupby(unit, sort=False):
+    for _, rows in dialogs.groupby(clusters_of(dialogs), sort=False):
         half = int(counts[1] < counts[0])
         halves |= dict.fromkeys(rows.dialog, half)
         counts[half] += len(rows)

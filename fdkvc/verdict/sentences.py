@@ -200,7 +200,7 @@ def _size_words(card: Card, candidate: Way) -> str:
 
 def certainty(card: Card) -> str:
     """Return how sure the card is, in one of four words."""
-    if 0 < card.clusters < MIN_CLUSTERS:
+    if card.dominating or 0 < card.clusters < MIN_CLUSTERS:
         return GUESS
     return way_certainty(card.main_way)
 
@@ -220,9 +220,14 @@ def certainty_sentence(card: Card) -> str:
     word = certainty(card)
     if not card.clusters and read is None:
         return ""
-    if word == GUESS:
+    if card.dominating:
+        few = "one conversation has"
+        if card.dominating > 1:
+            few = f"{card.dominating:,} conversations with the same tools have"
+        parts.append(f"{few} nearly all of the values, so nothing is known of others")
+    elif word == GUESS:
         sets = f"{count(card.dialogs, 'conversation')} with {count(card.clusters, 'set')} of tools"
-        parts.append(f"it rests on {sets}, where {MIN_CLUSTERS} sets are needed to tell")
+        parts.append(f"it rests on {sets}, and fewer than {MIN_CLUSTERS} tell little of others")
     if read is None:
         parts.append("no model was run, so a value counts as kept while its words stay")
     else:

@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fdkvc.core.statistics import cluster_mean, holm, paired, share_interval, summarize
+from fdkvc.core.statistics import (
+    MIN_EFFECTIVE,
+    cluster_mean,
+    holm,
+    paired,
+    share_interval,
+    summarize,
+)
 
 # Multiples of 1/64 shift, scale and subtract without rounding, so that a property fails only
 # where the statistics are wrong.
@@ -182,11 +189,44 @@ class TestClusterInterval:
         interval = cluster_mean(values, number.tolist()).interval
         assert interval == pytest.approx((values.mean() - margin, values.mean() + margin))
 
-    def test_one_cluster_that_is_nearly_all_has_one_degree_of_freedom(self) -> None:
-        low, high = cluster_mean([0, 1, 1, 1], "abcd", [97, 1, 1, 1]).interval
-        # Without it the mean is 1, without another 0.02 / 0.99; the mean is 0.03.
-        error = math.sqrt(0.03 * 0.97**2 + 3 * 0.99 * (0.02 / 0.99 - 0.03) ** 2)
-        assert (high - 0.03, 0.03 - low) == pytest.approx([12.7062 * error] * 2, abs=1e-3)
+    def test_one_cluster_that_is_most_has_one_degree_of_freedom(self) -> None:
+        low, high = cluster_mean([0, 1, 1, 1], "abcd", [79, 7, 7, 7]).interval
+        # Without it the mean is 1, without another 0.14 / 0.93; the mean is 0.21.
+        error = math.sqrt(0.21 * 0.79**2 + 3 * 0.93 * (0.14 / 0.93 - 0.21) ** 2)
+        assert (high - 0.21, 0.21 - low) == pytest.approx([12.7062 * error] * 2, abs=1e-3)
+
+    @given(
+        st.lists(exact_numbers, min_size=4, max_size=12),
+        st.floats(0.05, 0.995),
+        st.sampled_from([1, 3]),
+    )
+    def test_one_cluster_that_is_nearly_all_leaves_no_interval(
+        self, values: list[float], largest: float, dialogs: int
+    ) -> None:
+        """However its weight is spread over its dialogs, and whatever the values are."""
+        others = len(values) - 1
+        weights = [largest / dialogs] * dialogs + [(1 - largest) / others] * others
+        numbers = [0] * dialogs + [*range(1, others + 1)]
+        spread = [values[0]] * dialogs + values[1:]
+        known = cluster_mean(spread, numbers, weights)
+        effective = 1 / (largest**2 + (1 - largest) ** 2 / others)
+        assume(abs(effective - MIN_EFFECTIVE) > 1e-9)
+        assert np.isnan(known.interval).all() == (effective < MIN_EFFECTIVE)
+        assert known.mean == pytest.approx(np.average(spread, weights=weights), abs=1e-9)
+        assert known.settled(0.5) == "open" or effective >= MIN_EFFECTIVE
+
+    @pytest.mark.parametrize("largest", [0.8, 0.88])
+    @pytest.mark.parametrize("clusters", [4, 8])
+    def test_what_has_an_interval_is_covered_with_one_large_cluster(
+        self, clusters: int, largest: float
+    ) -> None:
+        random = np.random.default_rng(2)
+        weights = [largest] + [(1 - largest) / (clusters - 1)] * (clusters - 1)
+        covered = 0
+        for _ in range(1000):
+            low, high = cluster_mean(random.normal(size=clusters), range(clusters), weights).interval
+            covered += low <= 0 <= high
+        assert covered >= 950
 
     def test_too_few_clusters_and_no_scatter(self) -> None:
         assert np.isnan(cluster_mean([0.1, 0.2, 0.3], "abc").interval).all()

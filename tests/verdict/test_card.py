@@ -499,6 +499,46 @@ def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() ->
     assert "not chosen from" not in card_sentences(card)[-1]
 
 
+def dominated(share: float, large: int, clusters: int = 8) -> pd.DataFrame:
+    """Return the needed values of 8 dialogs, of which the first `large` have this share of all.
+
+    The large ones are of one cluster.
+    """
+    table = needs(clusters=clusters)
+    is_large = table.dialog.isin([f"d{n}" for n in range(large)])
+    room = (1 - share) / share * VALUES / (8 - large)
+    place = table.groupby(["dialog", "policy", "budget"]).cumcount()
+    table.loc[is_large, "services"] = "c0"
+    return table[(is_large & (place < VALUES / large)) | (~is_large & (place < room))]
+
+
+@pytest.mark.parametrize(("share", "known"), [(0.75, True), (0.85, True), (0.95, False)])
+@pytest.mark.parametrize("large", [1, 2])
+def test_where_one_conversation_has_nearly_all_values_nothing_is_known_of_others(
+    share: float, known: bool, large: int
+) -> None:
+    policies = [*map(read_policy, RECALL)]
+    tables = NO_METRICS, dominated(share, large)
+    read = ModelRead("SmolLM2", ("d0",), 900, {"sink": Reading(30, 30, 0.01, 5)})
+    for reader in (None, read):
+        card = find_card(policies, tables, [1000], SHAPE, 0.95, "SmolLM2", reader)
+        basis = certainty_sentence(card)
+        assert (card.promise is not None) == known
+        assert (certainty(card) != GUESS) == known
+        assert ("nothing is known of others" in basis) != known
+        who = "one conversation has" if large == 1 else "2 conversations with the same tools have"
+        assert (who in basis.lower()) != known
+
+
+def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
+    assert card_of(clusters=1).promise == card_of().promise
+    three = needs(clusters=1)
+    three = three[three.dialog.isin(["d0", "d1", "d2"])]
+    card = find_card([read_policy("sink")], (NO_METRICS, three), [1000], SHAPE, 0.95, "SmolLM2")
+    assert (card.promise, certainty(card)) == (None, GUESS)
+    assert "3 conversations with 1 set of tools" in certainty_sentence(card)
+
+
 def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:
     assert "not chosen from" in certainty_sentence(card_of())
     assert "not chosen from" not in certainty_sentence(card_with_today("ollama:100", 31, 1200))
