@@ -38,9 +38,9 @@ MIN_CLUSTERS = 4
 
 MIN_EFFECTIVE = 1.25
 """With fewer effective clusters, 1/Σ shares², one has nearly all of the weight (with 90 %, 1.23),
-and there is no interval. Of 4 to 20 normal clusters intervals covered the true mean in 98 to 100 % of
-1,500 draws from 1.37 on, in 92 to 96 % at 1.11, 82 to 90 % at 1.04 and 70 to 79 % at 1.02; in less
-where they are skewed (`benchmarks/research/coverage.py`)."""
+and there is no interval. Of 4 to 20 normal clusters intervals covered the true mean in 98 to 100 %
+of 1,500 draws from 1.37 on, in 92 to 96 % at 1.11, 82 to 90 % at 1.04 and 70 to 79 % at 1.02; in
+less where they are skewed (`benchmarks/research/coverage.py`)."""
 
 FEW_CLUSTERS = 20
 """With fewer clusters an interval may cover the true mean much less often than it says; the guide

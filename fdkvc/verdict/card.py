@@ -32,6 +32,7 @@ from fdkvc.verdict.search import (
     kept_shares,
     needed_values,
     sees_vectors,
+    size_without_calls,
     smallest_enough,
 )
 from fdkvc.verdict.today import REREAD, TodayLoss, ValueCount
@@ -50,9 +51,6 @@ TARGET = Field(
 PAYS, PAYS_TOKENS = 0.15, 256
 """The least share of a cache that is worth evicting for, and the fewest tokens. Choices: sizes are
 tried in steps of 5 % of the text and counted by one tokenizer, so that less may be nothing."""
-
-WITHOUT_CALLS = 0.25
-"""The share of the text at which a model reads conversations whose words tell no size."""
 
 ENGINES = (MESSAGES, USER_FIRST, "shift", CLEARED)
 """What engines and frameworks do by themselves, the simplest first."""
@@ -119,7 +117,7 @@ class Way:
     @property
     def keeps_start(self) -> bool:
         """Whether a model has the first tokens that it needs: they stay, or all is read again."""
-        return _keeps_start(self.policy, self.size or 1)
+        return _keeps_start(self.policy, self.tried)
 
     @property
     def by_text(self) -> bool:
@@ -353,7 +351,8 @@ def find_card(
     candidates.sort(key=_order)
     worded.sort(key=_order)
     if values.empty:
-        candidates = ways_without_calls([*by_name.values()], tokens, read)
+        policies = [*by_name.values()]
+        candidates = ways_without_calls(policies, tokens, tables, least_lengths, read)
     by_words = None if values.empty else chosen_way(worded, tokens)
     best = by_words if read is None else judged_way(candidates, by_words, read, tokens)
     dialogs = values.drop_duplicates("dialog")
@@ -421,7 +420,7 @@ def _sized_way(
         min(float(policy.slots(tried, 1, 1)), tokens),
         tried,
         forgets=forgets_most(needs),
-        values=ValueCount.of(needs),
+        values=ValueCount.of(needs) if len(needs) else None,
         reread=reread if policy.reads_again else math.nan,
         refused=0.0 if math.isnan(refused) else refused,
         uncleared=float(np.mean(np.array(least_lengths) > tried)) if clears else 0.0,
@@ -429,16 +428,20 @@ def _sized_way(
 
 
 def ways_without_calls(
-    policies: Sequence[Policy], tokens: float, read: ModelRead | None
+    policies: Sequence[Policy],
+    tokens: float,
+    tables: tuple[pd.DataFrame, pd.DataFrame],
+    least_lengths: Sequence[int],
+    read: ModelRead | None,
 ) -> list[Way]:
     """Return the ways at one share of the text, for a model to compare; best first if it did."""
-    size = max(1, round(WITHOUT_CALLS * tokens))
+    size = size_without_calls(tokens)
     scores = {} if read is None else read.scores
-    slots = float(min(size, tokens))
     candidates = []
     for policy in policies:
-        candidate = Way(policy.name, size, math.nan, slots, size, guessed=sees_vectors(policy))
-        candidate = replace(candidate, reading=scores.get(policy.name))
+        candidate = _sized_way(policy, size, {}, tokens, tables, least_lengths)
+        reading = scores.get(policy.name)
+        candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         if candidate.keeps_start:
             candidates.append(candidate)
     return sorted(

@@ -20,6 +20,7 @@ from fdkvc.conversations.replay import (
     Chunk,
     Replay,
     jobs_of,
+    replay_arguments,
     replay_tables,
     run_chunks,
     run_job,
@@ -30,6 +31,7 @@ from fdkvc.core.attention import TOLERANCE
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.transcripts import Transcript
+from fdkvc.core.words import count
 from fdkvc.engine.metrics import METRICS, Metric
 from fdkvc.engine.summary import mean_by_cluster
 from fdkvc.policies import Policy, read_policy, usable
@@ -38,6 +40,9 @@ from fdkvc.runs.workers import cores, shared_workers
 
 LADDER = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, *(k / 20 for k in range(2, 18)))
 """Sizes to choose among, as shares of a dialog of the mean length: the last saves little."""
+
+WITHOUT_CALLS = 0.25
+"""The share of the text at which a model reads conversations whose words tell no size."""
 
 REFUSED = "turns_refused"
 """The metric of what services would refuse."""
@@ -114,6 +119,11 @@ def clusters_of(table: pd.DataFrame) -> "pd.Series[str]":
     return table.services if table.services.nunique() >= MIN_CLUSTERS else table.dialog
 
 
+def size_without_calls(tokens: float) -> int:
+    """Return the size at which a model reads dialogs without calls, of so many tokens each."""
+    return max(1, round(WITHOUT_CALLS * tokens))
+
+
 def halves_of(table: pd.DataFrame) -> dict[str, int]:
     """Return which half each dialog with calls is in; dialogs of one cluster are together."""
     dialogs = table[["dialog", "services"]].drop_duplicates("dialog")
@@ -171,7 +181,13 @@ def find_sizes(
     target: float,
     **execution: Unpack[Execution],
 ) -> Tables:
-    """Search the smallest size of each policy, over all dialogs."""
+    """Search the smallest size of each policy, over all dialogs; without calls, replay one size."""
+    if not with_calls(transcripts_of(recordings)):
+        size = size_without_calls(float(np.mean(dialog_lengths(recordings))))
+        names = [policy.name for policy in usable(settings.policies)]
+        return replay_arguments(
+            cases_at(settings, dict.fromkeys(names, size)), recordings, **execution
+        )
     chosen = {policy.name for policy in settings.policies if not sees_vectors(policy)}
     sizes = sizes_for(recordings)
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
@@ -224,7 +240,8 @@ def search(
         if report is not None:
             # Two more than all dialogs need, for what only one half of them needs.
             expected = int(np.ceil(np.log2(len(sizes)))) + 2
-            step = replace(step, title=f"dialogs: {total:,}, ways: {len(policies)}")
+            dialogs = count(total, "conversation")
+            step = replace(step, title=f"each of {len(policies)} ways, in {dialogs}")
             report(in_rounds(step, rounds, expected, began))
 
     execution["on_progress"] = progress
@@ -279,10 +296,10 @@ def next_sizes(
 
 def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progress:
     """Return the progress of a search in which so many rounds of the `expected` are done."""
-    total = max(expected, rounds + 1) * step.total
+    sizes = max(expected, rounds + 1)
     work_done = rounds * step.total + step.finished_jobs
-    title = f"size {rounds + 1}, {step.title}"
-    return Progress(work_done, total, title, perf_counter() - began)
+    title = f"size {rounds + 1} of about {sizes} for {step.title}"
+    return Progress(work_done, sizes * step.total, title, perf_counter() - began)
 
 
 def cases_at(settings: Replay, next_tries: Mapping[str, int]) -> Cases:

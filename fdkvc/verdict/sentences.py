@@ -14,7 +14,7 @@ from fdkvc.core.words import count, listed, lost_likelihood, percent, ranged, wr
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.policies.base import KEPT
-from fdkvc.policies.ways import way_words
+from fdkvc.policies.ways import MESSAGES, way_words
 from fdkvc.runs.grid import Grid
 from fdkvc.verdict.card import (
     CLEARLY,
@@ -23,11 +23,11 @@ from fdkvc.verdict.card import (
     PAYS,
     PAYS_TOKENS,
     SIMPLEST,
-    WITHOUT_CALLS,
     Card,
     Reading,
     Way,
 )
+from fdkvc.verdict.search import WITHOUT_CALLS
 from fdkvc.verdict.settings import settings_of, settings_of_limit
 from fdkvc.verdict.today import STOPS, TodayLoss, ValueCount
 
@@ -40,13 +40,17 @@ MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words onl
 SMALL = 0.1
 """The share of a conversation up to which the card says why so little is enough."""
 
+SPLITS = 1.0
+"""From how many tokens a character on a tokenizer splits letters. SmolLM2 has 0.2 to 0.4 in English
+and Spanish, 0.7 in Russian, 1.2 in Arabic, 1.6 in Japanese, and 1.9 to 2.2 in Chinese."""
+
 NEWEST = (*SIMPLEST[:4], "fifo")
 """Ways that keep the newest tokens, with a system prompt at most."""
 
-ROWS = 4
-"""Of the short table."""
+HABITS, MAX_WAYS = (MESSAGES, "shift", "sink"), 5
+"""What people do, and the most ways in the picture and the short table."""
 
-SIZE, READ_AGAIN = "tokens (share)", "tokens read again"
+SIZE, READ_AGAIN = "tokens (share)", "read again"
 """Heads of columns."""
 
 
@@ -63,6 +67,11 @@ def card_sentences(card: Card) -> tuple[str, ...]:
 def today_sentence(loss: TodayLoss, unit: str) -> str:
     """Return what is lost today, in tokens of `unit`, and what these leave out."""
     sentence = _loss_sentence(loss, unit)
+    if loss.token_rate > SPLITS:
+        sentence += (
+            f" {unit} counts {loss.token_rate:.1f} tokens for a character of this text, and "
+        )
+        sentence += "models made for its language far fewer: choose whose tokens count."
     if loss.count.values and loss.without_tools:
         sentence += (
             " Tools described outside of the messages are not counted, and take room, too."
@@ -78,7 +87,8 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
             f"Today nothing is lost at {limit}: the longest conversation has {loss.longest:,}."
         )
     if not counted.values:
-        longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
+        number = "all" if 1 < loss.longer == loss.dialogs else f"{loss.longer:,} of"
+        longer = f"{number} {count(loss.dialogs, 'conversation')}"
         if loss.today.policy == STOPS:
             return f"Today {longer} stop at the limit; no call says what of the rest mattered."
         return f"Today you lose text of {longer}; no call says which of it mattered."
@@ -105,7 +115,7 @@ def setting_sentence(card: Card) -> str:
     if not card.clusters and card.read is None:
         return (
             "No call in these conversations needs a value said before, so only a model can tell "
-            "which size is enough: keep today's limit until a model has read them."
+            "which size is enough: until one has read them, keep today's limit."
         )
     advice = card.advice
     best = advice.setting
@@ -145,10 +155,9 @@ def others_sentence(card: Card) -> str:
             f"In {share} of them clearing is not enough: drop the oldest messages, too"
         )
     if best.refused > 0:
-        turns = "under 1 %" if best.refused < 0.01 else percent(best.refused)
         parts.append(
-            f"After {turns} of the turns hosted services refuse what stays, such as a tool result "
-            "without its call"
+            f"After {_refused_turns(best)} of the turns hosted services refuse what stays, such as "
+            "a tool result without its call"
         )
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
@@ -160,13 +169,18 @@ def others_sentence(card: Card) -> str:
     return f"{'. '.join(parts)}." if parts else ""
 
 
+def _refused_turns(candidate: Way) -> str:
+    return "under 1 %" if candidate.refused < 0.01 else percent(candidate.refused)
+
+
 def _no_setting(card: Card) -> str:
     """Return why it does not pay to evict, or to store less than today."""
     best = card.best
     target = percent(card.target)
     limit = percent(1 - PAYS)
     other = "other " if card.advice.keeps_today else ""
-    why = f"no {other}way tried keeps {target} of what calls need in less than {limit} of the text"
+    why = f"no {other}way tried keeps {target} of what calls need with up to {limit} of the "
+    why += "average conversation's tokens"
     if not card.clusters:
         why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
     if best is not None:
@@ -227,7 +241,9 @@ def certainty_sentence(card: Card) -> str:
         parts.append(f"{few} nearly all of the values, so nothing is known of others")
     elif word == GUESS:
         sets = f"{count(card.dialogs, 'conversation')} with {count(card.clusters, 'set')} of tools"
-        parts.append(f"it rests on {sets}, and fewer than {MIN_CLUSTERS} tell little of others")
+        parts.append(
+            f"it rests on {sets}, and fewer than {MIN_CLUSTERS} tell little of others"
+        )
     if read is None:
         parts.append("no model was run, so a value counts as kept while its words stay")
     else:
@@ -251,7 +267,7 @@ def certainty_sentence(card: Card) -> str:
     source = read_policy(best.policy).core.source if best is not None else ""
     if source.startswith(FITTED):
         data = source.removeprefix(FITTED)
-        parts.append(f"this way was {data}, so other dialogs may lose more")
+        parts.append(f"this way was {data}, so other conversations may lose more")
     lead = f"How sure: {word}. {_sentence(parts)}"
     return f"{lead} {promise_sentence(card)}".strip()
 
@@ -273,17 +289,24 @@ def _why_small(card: Card) -> list[str]:
 
 
 def _beside_words(card: Card) -> list[str]:
-    """Return whether words or the model gave the size, and what words gave."""
-    best = card.best
+    """Return whether words or the model gave the size, and what words gave.
+
+    Words are told of the recommended way alone, not of a smaller one that is set for it.
+    """
+    best = card.main_way
     words = card.by_words
     sized = best is not None and best.sized_by_model
     parts = ["its size is by words, and longer reading may find another"]
-    if best is not None and best.guessed:
+    if best is None:
+        parts = []
+    elif best.guessed:
         parts = ["longer reading may find another size"]
-    if sized:
+    elif sized:
         parts = ["the model found this size, by these values, so others may keep less"]
     if words is None:
         return parts if sized else []
+    if best != card.best:
+        return parts
     if best is None or best.policy != words.policy:
         name = way_words(words.policy)
         return [*parts, f"by words it would be “{name}” with {words.tried:,} tokens"]
@@ -326,16 +349,28 @@ def _lost_words(reading: Reading, target: float) -> str:
 # ------------------------------------------------------------------------------- tables
 
 
-def short_grid(card: Card) -> Grid:
-    """Return the table of a few ways: the recommended one, today's, then the smallest.
+def shown_ways(card: Card) -> list[Way]:
+    """Return the ways of the picture and of the short table: what is set, and what people do.
 
-    Those that no model has read, though they look at its vectors, are in `card_grid` alone.
+    Without calls, that and those under which a model loses least.
     """
+    by_name = {row.policy: row for row in card.ways}
+    names = [*by_name]
+    if card.clusters:
+        names = [card.today.today.policy, *HABITS] if card.today else [*HABITS]
+    leading = card.advice.offered or filter(None, [card.best])
+    ways = {row.policy: row for row in leading}
+    for name in names:
+        if name in by_name:
+            ways.setdefault(name, by_name[name])
+    return [*ways.values()][:MAX_WAYS]
+
+
+def short_grid(card: Card) -> Grid:
+    """Return the table of a few ways: those of the picture, and today's limit."""
     leading = card.advice.offered
     best = card.advice.setting
-    room = ROWS - len(leading) - (card.today is not None)
-    others = [row for row in card.ways if row not in leading and _is_listed(row)][:room]
-    rows = [_short_row(card, candidate) for candidate in (*leading, *others)]
+    rows = [_short_row(card, candidate) for candidate in shown_ways(card)]
     if best is not None:
         rows[0][0] = f"{_mark(card)}: {rows[0][0]}"
     if card.today is not None:
@@ -348,12 +383,6 @@ def short_grid(card: Card) -> Grid:
 def _mark(card: Card) -> str:
     """Return what marks the way of the setting, as `today` does that of today."""
     return "less" if card.advice.stores_less else "set"
-
-
-def _is_listed(candidate: Way) -> bool:
-    return candidate.size is not None and (
-        not candidate.guessed or candidate.reading is not None
-    )
 
 
 def _short_row(card: Card, candidate: Way) -> list[str]:
@@ -397,11 +426,11 @@ def _how_sure(candidate: Way) -> str:
 
 def drawbacks(candidate: Way) -> list[str]:
     """Return what speaks against a way, however sure its size is."""
-    words = []
+    words = [] if candidate.size is not None else ["not enough at any size"]
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:
-        words.append("hosted services refuse it")
+        words.append(f"{_refused_turns(candidate)} of turns refused")
     if candidate.uncleared:
         words.append("not enough alone")
     return words
@@ -411,9 +440,8 @@ def table_note(card: Card) -> str:
     """Return which ways never reach the target; "" if all do."""
     never = [candidate for candidate in card.ways if candidate.size is None]
     cells = [f"{way_words(row.policy)} ({_best_words(row)})" for row in never]
-    tried = percent(1 - PAYS)
-    lead = f"Less than {percent(card.target)} even with {tried} of a conversation's tokens"
-    return f"{lead}: {', '.join(cells)}." if cells else ""
+    lead = f"Less than {percent(card.target)} even with {percent(1 - PAYS)} of the average"
+    return f"{lead} conversation's tokens: {', '.join(cells)}." if cells else ""
 
 
 def _floor(share: float) -> str:
@@ -436,7 +464,9 @@ def card_grid(card: Card) -> Grid:
         if candidate == card.advice.setting:
             name = f"{_mark(card)}: {name}"
         if candidate.size is None:
-            size = f"over {percent(1 - PAYS)} of a conversation ({_best_words(candidate)} in less)"
+            size = (
+                f"over {percent(1 - PAYS)} of the average ({_best_words(candidate)} in less)"
+            )
         read = "" if candidate.reading is None else candidate.reading.cell
         rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
     return Grid(["way", SIZE, READ_AGAIN, RIGHT_AND_LIKELY, "forgets", "policy"], rows)

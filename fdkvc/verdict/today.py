@@ -6,7 +6,7 @@ A value counts each time that a call needs it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Unpack
 
 import numpy as np
@@ -146,6 +146,8 @@ class TodayLoss:
     """Tokens that are read again in a dialog, on average; NaN for none."""
     without_tools: bool = False
     """Whether descriptions of tools, which engines store, too, are not among the tokens."""
+    token_rate: float = 0.0
+    """Tokens for a character of the text."""
 
     def is_enough(self, target: float) -> bool:
         """Whether the limit keeps this share of the values."""
@@ -180,9 +182,12 @@ def lose_today(
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     worst = worst_losses(forgotten(arguments))
     count = ValueCount.of(arguments)
-    without_tools = not all(dialog.tools_in_text for dialog in transcripts_of(recordings))
+    dialogs = transcripts_of(recordings)
+    without_tools = not all(dialog.tools_in_text for dialog in dialogs)
+    characters = sum(map(len, chain.from_iterable(dialog.texts for dialog in dialogs)))
+    rate = sum(ends[-1] for ends in turn_ends) / max(characters, 1)
     return TodayLoss(
-        today, count, longer, len(turn_ends), longest, worst, reread, without_tools
+        today, count, longer, len(turn_ends), longest, worst, reread, without_tools, rate
     )
 
 

@@ -224,7 +224,9 @@ class TestClusterInterval:
         weights = [largest] + [(1 - largest) / (clusters - 1)] * (clusters - 1)
         covered = 0
         for _ in range(1000):
-            low, high = cluster_mean(random.normal(size=clusters), range(clusters), weights).interval
+            low, high = cluster_mean(
+                random.normal(size=clusters), range(clusters), weights
+            ).interval
             covered += low <= 0 <= high
         assert covered >= 950
 

@@ -1,6 +1,7 @@
 """The card: which way and how many tokens, from tables made by hand."""
 
 import json
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,21 +29,24 @@ from fdkvc.verdict.card import (
 )
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, card_text
-from fdkvc.verdict.search import REFUSED, least_lengths
+from fdkvc.verdict.search import REFUSED, dialog_lengths, find_sizes, least_lengths
 from fdkvc.verdict.sentences import (
     BY_WORDS,
     GUESS,
     MEASURED,
     PARTLY,
+    READ_AGAIN,
     SIZE,
     card_grid,
     card_record,
     card_sentences,
     certainty,
     certainty_sentence,
+    drawbacks,
     setting_sentence,
     settings,
     short_grid,
+    shown_ways,
     table_note,
 )
 from fdkvc.verdict.settings import SETTINGS, settings_of
@@ -283,7 +287,8 @@ def test_clearing_that_is_not_enough_is_no_tie() -> None:
         assert card.best is not None
         assert card.best.policy == MESSAGES
         assert [tie.policy for tie in card.ties] == ties
-        assert ("not enough alone" in short_grid(card).text()) != bool(ties)
+        cleared = next(row for row in card.ways if row.policy == CLEARED)
+        assert ("not enough alone" in drawbacks(cleared)) != bool(ties)
 
 
 def test_no_clearing_removes_words_or_the_last_three_results() -> None:
@@ -630,7 +635,7 @@ def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, sh
     card = refused(recall, MESSAGES, share)
     said = card_sentences(card)[1]
     assert f"After {shown} of the turns" in said
-    assert "hosted services refuse it" in [row[-1] for row in short_grid(card).rows]
+    assert f"{shown} of turns refused" in [row[-1] for row in short_grid(card).rows]
     assert "hosted services refuse what stays" in said
     assert "services refuse" not in " ".join(card_sentences(refused(recall, USER_FIRST, share)))
 
@@ -754,6 +759,79 @@ def test_the_file_of_a_plan_has_what_a_model_lost() -> None:
     assert plan["reading.right"]["sink"] == 4
     assert plan["reading.kl"].dropna().to_dict() == {"sink": 0.1}
     assert "reading" not in plan
+
+
+@pytest.mark.parametrize("policy", ["shift", CLEARED, USER_FIRST, "sink"])
+@pytest.mark.parametrize("today", ["", "ollama", "anthropic", "llama.cpp", "langchain"])
+def test_the_table_has_the_ways_of_the_picture(policy: str, today: str) -> None:
+    """Also those that are never enough, with that as their drawback."""
+    enough = dict.fromkeys((MESSAGES, "shift", "sink", CLEARED, USER_FIRST), (0.5, 0.6, 0.7))
+    card = card_of(enough | {policy: (0.5, 0.96, 0.97), "sinks(learned)": (0.96, 0.97, 0.98)})
+    if today:
+        counted = ValueCount(300, 1000, 8, 8)
+        loss = TodayLoss(Today.read(today), counted, 3, 8, 1200, pd.DataFrame())
+        card = replace(card, today=loss)
+    ways = shown_ways(card)
+    rows = short_grid(card).rows
+    assert len(rows) == len(ways) + bool(today) <= 6
+    names = [row[0].partition(": ")[-1] or row[0] for row in rows if "today: " not in row[0]]
+    assert names == [way_words(row.policy) for row in ways]
+    assert {policy, *card.advice.offered} <= {row.policy for row in ways} | {*ways}
+    never = [row for row in ways if row.size is None]
+    assert sum("not enough at any size" in row[-1] for row in rows) == len(never)
+    assert "first tokens" not in short_grid(card).text(), "all of these keep them"
+    if today in ("ollama", "anthropic", "langchain"):
+        assert loss.today.policy in {row.policy for row in ways}
+
+
+def test_beside_what_a_model_read_words_are_told_of_the_recommended_way_alone() -> None:
+    """Not of a smaller one that is set since that one saves too little beside today's limit."""
+    recall = {MESSAGES: (0.5, 0.6, 0.96), "sinks(weighted-recency)": (0.96, 0.97, 0.98)}
+    scores = {name: Reading(30, 30, 0.01, 5) for name in recall}
+    sizes: dict[str, int | None] = {MESSAGES: 400, "sinks(weighted-recency)": 100}
+    for found_sizes, words in (({}, "its size is by words"), (sizes, "the model found this size")):
+        read = ModelRead("SmolLM2", ("d0",), 900, scores, sizes=found_sizes)
+        card = card_of(recall, read=read)
+        counted = ValueCount(30, 1000, 2, 8)
+        loss = TodayLoss(Today.read("ollama:450"), counted, 3, 8, 1200, pd.DataFrame())
+        smaller = replace(card, today=loss)
+        assert smaller.main_way == card.smaller != card.best
+        basis = certainty_sentence(smaller)
+        assert words in basis
+        assert "by words it would be" not in basis
+        assert "words gave" not in basis
+        assert ("words gave the same" in certainty_sentence(card)) == bool(found_sizes)
+
+
+def test_without_a_way_nothing_is_said_of_its_size() -> None:
+    sizes = dict.fromkeys(RECALL)
+    scores = {name: Reading(3, 30, 1.0, 5) for name in RECALL}
+    card = card_of(read=ModelRead("SmolLM2", ("d0",), 900, scores, sizes=sizes))
+    assert card.best is None
+    basis = certainty_sentence(card)
+    assert "its size" not in basis
+    assert "by words it would be “Weighted recency + sinks” with 100 tokens" in basis
+
+
+def test_without_calls_what_is_read_again_and_refused_is_known() -> None:
+    names = (MESSAGES, "sinks(fifo)")
+    talk = [Turn(("user", "assistant")[turn % 2], "a table for two " * 9) for turn in range(9)]
+    recordings = LexicalRecordings([Transcript(name, tuple(talk)) for name in "abcd"])
+    settings = Replay(tuple(map(read_policy, names)), (1,))
+    tables = find_sizes(settings, recordings, 0.95, workers=1)
+    assert tables[1].empty
+    scores = {name: Reading(0, 0, 0.05, 4) for name in names}
+    read = ModelRead("SmolLM2", ("a",), 900, scores)
+    lengths = dialog_lengths(recordings)
+    card = find_card(settings.policies, tables, lengths, SHAPE, 0.95, "SmolLM2", read)
+    reread = {row.policy: row.reread for row in card.ways}
+    assert reread[MESSAGES] > 0
+    assert math.isnan(reread["sinks(fifo)"]), "its keys stay"
+    grid = short_grid(card)
+    column = grid.heads.index(READ_AGAIN)
+    cells = {row[0].removeprefix("set: "): row[column] for row in grid.rows}
+    assert cells[way_words(MESSAGES)] == f"{reread[MESSAGES]:,.0f}"
+    assert {row.size for row in card.ways} == {*tables[0].budget}
 
 
 def test_what_is_compared_fits_the_dialogs() -> None:

@@ -80,6 +80,21 @@ def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
         assert tried <= 3 * math.ceil(math.log2(len(sizes) + 1))
 
 
+def test_progress_says_how_many_sizes_are_left() -> None:
+    steps: list[Any] = []
+    find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1, on_progress=steps.append)
+    dialogs = f"{len(RECORDINGS)} conversations"
+    assert steps[0].title == f"size 1 of about 7 for each of 2 ways, in {dialogs}"
+    for step in steps:
+        size, _, total = (
+            step.title.removeprefix("size ").partition(" for ")[0].partition(" of about ")
+        )
+        assert 1 <= int(size) <= int(total)
+        assert step.finished_jobs / step.total == pytest.approx(
+            int(size) / int(total), abs=1 / int(total)
+        )
+
+
 def test_halves_are_told_of_ways_that_may_be_chosen() -> None:
     letters = Replay((policy_named("h2o"),), (1,))
     _, arguments = find_sizes(letters, RECORDINGS, 0.9, workers=1)

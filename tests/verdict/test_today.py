@@ -5,7 +5,7 @@ import pytest
 
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.tools import with_tools
-from fdkvc.core.transcripts import Transcript
+from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.verdict.sentences import today_sentence
@@ -51,6 +51,19 @@ def test_it_is_said_where_descriptions_of_tools_are_not_counted(listed: bool) ->
     assert ("Tools described outside of the messages are not counted" in said) != listed
 
 
+@pytest.mark.parametrize(
+    ("text", "splits"),
+    [("我想订两张二等座，最好是靠窗的位置。", True), ("A table for two, please.", False)],
+)
+def test_it_is_said_where_a_tokenizer_splits_the_letters_of_a_language(
+    text: str, splits: bool
+) -> None:
+    dialog = Transcript("one", tuple(Turn("user", text * 9) for _ in range(9)))
+    loss = lose_today(Today("ollama", 90), LexicalRecordings([dialog], 0, Encoding()), workers=1)
+    said = today_sentence(loss, "SmolLM2")
+    assert ("tokens for a character of this text" in said) == splits
+
+
 @pytest.mark.parametrize("text", ["vllm", "ollama:0", "ollama:many", "ollama:2000000"])
 def test_what_is_not_allowed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="today"):
@@ -63,6 +76,8 @@ def test_what_is_not_allowed_is_refused(text: str) -> None:
 )
 def test_without_calls_a_limit_cuts_text_or_stops(way: str, words: str) -> None:
     nothing = ValueCount(0, 0, 0, 0)
+    all_longer = TodayLoss(Today(way, 900), nothing, 3, 3, 1200, pd.DataFrame())
+    assert words.replace("2 of 3", "all 3") in today_sentence(all_longer, "SmolLM2")
     loss = TodayLoss(Today(way, 900), nothing, 2, 3, 1200, pd.DataFrame())
     assert words in today_sentence(loss, "SmolLM2")
 

@@ -26,7 +26,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import MODEL_COMMAND
 from fdkvc.models.page.loading import MODELS
 from fdkvc.policies import Policy, read_policy
-from fdkvc.policies.ways import MESSAGES, way_words
+from fdkvc.policies.ways import way_words
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import offer_zip, show_chart
 from fdkvc.ui.fields import held, hold, problems
@@ -66,12 +66,10 @@ from fdkvc.verdict.sentences import (
     setting_sentence,
     settings,
     short_grid,
+    shown_ways,
     today_sentence,
 )
 from fdkvc.verdict.today import PRESETS, STOPS, TODAY_TOKENS, TODAY_WAY, Today, TodayLoss
-
-MAX_CURVES = 4
-"""Most ways in the picture."""
 
 
 def show_verdict(page: str, file: DialogFile) -> bool:
@@ -196,9 +194,7 @@ def _show_card(page: str, known: Known) -> None:
     def wait() -> None:
         if job.finished or (waiting_for_loss and loss_job.finished):
             st.rerun()
-        show_progress(
-            job, "Stop", f"{page}/verdict/stop", "End the run.", "Trying ways and sizes: "
-        )
+        show_progress(job, "Stop", f"{page}/verdict/stop", "End the run.", "Trying ")
 
     def draw() -> None:
         if reading and check is not None and check.finished:
@@ -362,13 +358,12 @@ def _show_reader(page: str, known: Known) -> None:
 
 @cached
 def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
-    """Return the share of values kept by size: of what people do, and of the best ways."""
-    best = card.main_way
+    """Return the share of values kept by size, of the ways of the table."""
     loss = card.today
-    names = dict.fromkeys(row.policy for row in (best, card.smaller) if row is not None)
-    names |= dict.fromkeys((MESSAGES, "shift", "sink"))
+    ways = shown_ways(card)
+    names = [row.policy for row in ways]
     values = needed_values(replayed.arguments)
-    shares = share_table(values[values.policy.isin([*names][:MAX_CURVES])])
+    shares = share_table(values[values.policy.isin(names)])
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and loss.count.values:
         size = min(loss.today.tokens, loss.longest)
@@ -378,19 +373,18 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         label = "to store less" if card.advice.stores_less else "recommended"
         marks.append((label, setting.policy, setting.tried, setting.recall))
     readings = []
-    for row in card.ways:
+    for row in ways:
         reading = row.reading
-        if row.policy in names and row.size and reading is not None and reading.values:
+        if row.size and reading is not None and reading.values:
             share = reading.right / reading.values
             readings.append((row.policy, row.size, share, *reading.interval))
     points = pd.DataFrame(marks, columns=["label", "policy", "budget", "mean"])
     read = pd.DataFrame(readings, columns=["policy", "budget", "mean", "ci_low", "ci_high"])
-    shown = [name for name in names if name in {*shares.policy, *read.policy}]
     return budgets_chart(
         shares.assign(policy=shares.policy.map(way_words)),
         "Values kept",
         theme,
-        policies={way_words(name): read_policy(name).title for name in shown},
+        policies={way_words(name): read_policy(name).title for name in names},
         marks=points.assign(policy=points.policy.map(way_words)),
         readings=read.assign(policy=read.policy.map(way_words)),
     )
