@@ -335,24 +335,26 @@ def find_card(
     values = values[values.policy.isin([*by_name])]
     candidates = []
     worded = []
-    for name, rows in values.groupby("policy", sort=False):
-        policy = by_name[str(name)]
-        shares = kept_shares(rows)
-        reading = None if read is None else read.scores.get(policy.name)
-        size = smallest_enough(shares, target)
+    for name, policy in by_name.items():
+        shares = kept_shares(values[values.policy == name])
+        if not (shares or values.empty):
+            continue
+        reading = None if read is None else read.scores.get(name)
+        size = size_without_calls(tokens) if values.empty else smallest_enough(shares, target)
         candidate = _sized_way(policy, size, shares, tokens, tables, least_lengths)
         candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         worded.append(candidate)
-        if read is not None and policy.name in read.sizes:
-            size = read.sizes[policy.name]
+        if read is not None and name in read.sizes:
+            size = read.sizes[name]
             candidate = _sized_way(policy, size, shares, tokens, tables, least_lengths)
             candidate = replace(candidate, reading=reading, sized_by_model=True)
         candidates.append(candidate)
     candidates.sort(key=_order)
     worded.sort(key=_order)
     if values.empty:
-        policies = [*by_name.values()]
-        candidates = ways_without_calls(policies, tokens, tables, least_lengths, read)
+        # A model compares them; the best is first if it did.
+        candidates = [row for row in candidates if row.keeps_start]
+        candidates.sort(key=lambda row: math.inf if row.reading is None else row.reading.kl)
     by_words = None if values.empty else chosen_way(worded, tokens)
     best = by_words if read is None else judged_way(candidates, by_words, read, tokens)
     dialogs = values.drop_duplicates("dialog")
@@ -424,29 +426,6 @@ def _sized_way(
         reread=reread if policy.reads_again else math.nan,
         refused=0.0 if math.isnan(refused) else refused,
         uncleared=float(np.mean(np.array(least_lengths) > tried)) if clears else 0.0,
-    )
-
-
-def ways_without_calls(
-    policies: Sequence[Policy],
-    tokens: float,
-    tables: tuple[pd.DataFrame, pd.DataFrame],
-    least_lengths: Sequence[int],
-    read: ModelRead | None,
-) -> list[Way]:
-    """Return the ways at one share of the text, for a model to compare; best first if it did."""
-    size = size_without_calls(tokens)
-    scores = {} if read is None else read.scores
-    candidates = []
-    for policy in policies:
-        candidate = _sized_way(policy, size, {}, tokens, tables, least_lengths)
-        reading = scores.get(policy.name)
-        candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
-        if candidate.keeps_start:
-            candidates.append(candidate)
-    return sorted(
-        candidates,
-        key=lambda candidate: math.inf if candidate.reading is None else candidate.reading.kl,
     )
 
 

@@ -239,7 +239,7 @@ def search(
     def progress(step: Progress) -> None:
         if report is not None:
             # Two more than all dialogs need, for what only one half of them needs.
-            expected = int(np.ceil(np.log2(len(sizes)))) + 2
+            expected = len(sizes).bit_length() + 2
             dialogs = count(total, "conversation")
             step = replace(step, title=f"each of {len(policies)} ways, in {dialogs}")
             report(in_rounds(step, rounds, expected, began))
@@ -329,8 +329,7 @@ def share_table(values: pd.DataFrame) -> pd.DataFrame:
 
 def kept_shares(values: pd.DataFrame) -> dict[int, float]:
     """Return the share of values that are kept, by size."""
-    shares = values.groupby("budget").kept.mean()
-    return dict(zip(shares.index.tolist(), shares.tolist(), strict=True))
+    return values.groupby("budget").kept.mean().to_dict()
 
 
 def with_calls(texts: Sequence[Transcript]) -> list[Transcript]:

@@ -4,7 +4,6 @@ Everything said of ways is a cell of `short_grid` or `card_grid`.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -127,7 +126,9 @@ def setting_sentence(card: Card) -> str:
     if best is None:
         return " ".join([*sentences, _no_setting(card)])
     words = "To store less, set" if advice.stores_less else "Set"
-    words += f" {_size_words(card, best)}: {_imperative(best.policy)}"
+    share = percent(best.tried / card.tokens)
+    words += f" {best.tried:,} tokens of {card.unit} ({share} of the average conversation): "
+    words += _imperative(best.policy)
     if best.values is not None and best.values.lost and not best.sized_by_model:
         words += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
@@ -204,11 +205,6 @@ def _imperative(name: str) -> str:
     return in_sentence if whole else f"evict entries by {words}"
 
 
-def _size_words(card: Card, candidate: Way) -> str:
-    share = percent(candidate.tried / card.tokens)
-    return f"{candidate.tried:,} tokens of {card.unit} ({share} of the average conversation)"
-
-
 # ------------------------------------------------------------------------------- how sure
 
 
@@ -247,15 +243,12 @@ def certainty_sentence(card: Card) -> str:
     if read is None:
         parts.append("no model was run, so a value counts as kept while its words stay")
     else:
-        among = f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')}"
-        among += " that can be checked"
+        total = count(read.dialogs + read.unread, "conversation")
+        among = f"{read.dialogs} of {total} that can be checked"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
-        lost = (
-            ""
-            if best is None or best.reading is None
-            else _lost_words(best.reading, card.target)
-        )
-        parts.append(f"{read.model} has read {among}{lost}")
+        if best is not None and best.reading is not None:
+            among += _lost_words(best.reading, card.target)
+        parts.append(f"{read.model} has read {among}")
         if word == PARTLY:
             parts.append(
                 f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it"
@@ -268,7 +261,8 @@ def certainty_sentence(card: Card) -> str:
     if source.startswith(FITTED):
         data = source.removeprefix(FITTED)
         parts.append(f"this way was {data}, so other conversations may lose more")
-    lead = f"How sure: {word}. {_sentence(parts)}"
+    basis = "; ".join(parts)
+    lead = f"How sure: {word}. {basis[0].upper()}{basis[1:]}."
     return f"{lead} {promise_sentence(card)}".strip()
 
 
@@ -326,11 +320,6 @@ def promise_sentence(card: Card) -> str:
         f"Tried on conversations that it was not chosen from, it keeps {promise} of the values; "
         f"the target is {asked}."
     )
-
-
-def _sentence(parts: Iterable[str]) -> str:
-    words = "; ".join(parts)
-    return f"{words[0].upper()}{words[1:]}."
 
 
 def _lost_words(reading: Reading, target: float) -> str:
@@ -399,9 +388,8 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
 def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
-    reread = _reread_cell(loss.reread)
-    size = f"{loss.today.tokens:,}"
-    return [f"today: {name}", values, size, reread, BY_WORDS if values else "", ""]
+    cells = [f"today: {name}", values, f"{loss.today.tokens:,}", _reread_cell(loss.reread)]
+    return [*cells, BY_WORDS if values else "", ""]
 
 
 def _reread_cell(tokens: float) -> str:
@@ -417,10 +405,9 @@ def _values_cell(counted: ValueCount) -> str:
 
 def _how_sure(candidate: Way) -> str:
     """Return the cell that says how sure a way's size is."""
-    if candidate.reading is not None and candidate.reading.values:
-        right = candidate.reading.right
-        values = candidate.reading.values
-        return f"{way_certainty(candidate)}: {right} of {values} the same"
+    reading = candidate.reading
+    if reading is not None and reading.values:
+        return f"{way_certainty(candidate)}: {reading.right} of {reading.values} the same"
     return f"{GUESS}: no model" if candidate.guessed else way_certainty(candidate)
 
 

@@ -180,14 +180,20 @@ def lose_today(
         arguments = stopped_arguments(arguments, ends_by_name, today.tokens)
     arguments = arguments.assign(policy=today.policy)
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
-    worst = worst_losses(forgotten(arguments))
-    count = ValueCount.of(arguments)
     dialogs = transcripts_of(recordings)
     without_tools = not all(dialog.tools_in_text for dialog in dialogs)
     characters = sum(map(len, chain.from_iterable(dialog.texts for dialog in dialogs)))
     rate = sum(ends[-1] for ends in turn_ends) / max(characters, 1)
     return TodayLoss(
-        today, count, longer, len(turn_ends), longest, worst, reread, without_tools, rate
+        today,
+        ValueCount.of(arguments),
+        longer,
+        len(turn_ends),
+        longest,
+        worst_losses(forgotten(arguments)),
+        reread,
+        without_tools,
+        rate,
     )
 
 
@@ -198,5 +204,4 @@ def stopped_arguments(
     rows = zip(arguments.dialog, arguments.turn, strict=True)
     stopped = np.array([turn_ends[dialog][turn] > limit for dialog, turn in rows], bool)
     held = np.where(stopped, 0.0, arguments.held)
-    lost = arguments.lost
-    return arguments.assign(held=held, lost=np.where(stopped, arguments.turn, lost))
+    return arguments.assign(held=held, lost=np.where(stopped, arguments.turn, arguments.lost))

@@ -194,7 +194,7 @@ def _show_card(page: str, known: Known) -> None:
     def wait() -> None:
         if job.finished or (waiting_for_loss and loss_job.finished):
             st.rerun()
-        show_progress(job, "Stop", f"{page}/verdict/stop", "End the run.", "Trying ")
+        show_progress(job, "Stop", f"{page}/verdict/stop", "End the run.", "Finding sizes: ")
 
     def draw() -> None:
         if reading and check is not None and check.finished:
