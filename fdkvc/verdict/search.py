@@ -239,10 +239,14 @@ def search(
     def progress(step: Progress) -> None:
         if report is not None:
             # Two more than all dialogs need, for what only one half of them needs.
-            expected = len(sizes).bit_length() + 2
-            dialogs = count(total, "conversation")
-            step = replace(step, title=f"each of {len(policies)} ways, in {dialogs}")
-            report(in_rounds(step, rounds, expected, began))
+            expected = max(len(sizes).bit_length() + 2, rounds + 1)
+            work_done = rounds * step.total + step.finished_jobs
+            title = (
+                f"size {rounds + 1} of about {expected} for each of {len(policies)} ways, in "
+            )
+            title += count(total, "conversation")
+            work = expected * step.total
+            report(Progress(work_done, work, title, perf_counter() - began))
 
     execution["on_progress"] = progress
     while cancelled is None or not cancelled.is_set():
@@ -292,14 +296,6 @@ def next_sizes(
                 next_tries[policy] = sizes[place]
                 break
     return next_tries
-
-
-def in_rounds(step: Progress, rounds: int, expected: int, began: float) -> Progress:
-    """Return the progress of a search in which so many rounds of the `expected` are done."""
-    sizes = max(expected, rounds + 1)
-    work_done = rounds * step.total + step.finished_jobs
-    title = f"size {rounds + 1} of about {sizes} for {step.title}"
-    return Progress(work_done, sizes * step.total, title, perf_counter() - began)
 
 
 def cases_at(settings: Replay, next_tries: Mapping[str, int]) -> Cases:

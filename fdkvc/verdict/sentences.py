@@ -251,7 +251,7 @@ def certainty_sentence(card: Card) -> str:
         parts.append(f"{read.model} has read {among}")
         if word == PARTLY:
             parts.append(
-                f"{MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations measure it"
+                f"a measurement needs {MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations"
             )
         parts += _beside_words(card)
     parts += _why_small(card)

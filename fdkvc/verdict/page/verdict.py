@@ -367,8 +367,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and loss.count.values:
         size = min(loss.today.tokens, loss.longest)
-        label = "today" if loss.longer else "today: all"
-        marks.append((label, loss.today.policy, size, loss.count.kept))
+        marks.append(("today", loss.today.policy, size, loss.count.kept))
     if (setting := card.advice.setting) is not None:
         label = "to store less" if card.advice.stores_less else "recommended"
         marks.append((label, setting.policy, setting.tried, setting.recall))
