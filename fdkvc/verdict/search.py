@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -325,7 +325,8 @@ def share_table(values: pd.DataFrame) -> pd.DataFrame:
 
 def kept_shares(values: pd.DataFrame) -> dict[int, float]:
     """Return the share of values that are kept, by size."""
-    return values.groupby("budget").kept.mean().to_dict()
+    shares: Any = values.groupby("budget").kept.mean()
+    return dict(shares.items())
 
 
 def with_calls(texts: Sequence[Transcript]) -> list[Transcript]:
