@@ -21,7 +21,6 @@ from fdkvc.verdict.card import (
     MEASURED_VALUES,
     PAYS,
     PAYS_TOKENS,
-    SIMPLEST,
     Card,
     Reading,
     Way,
@@ -42,9 +41,6 @@ SMALL = 0.1
 SPLITS = 1.0
 """From how many tokens a character on a tokenizer splits letters. SmolLM2 has 0.2 to 0.4 in English
 and Spanish, 0.7 in Russian, 1.2 in Arabic, 1.6 in Japanese, and 1.9 to 2.2 in Chinese."""
-
-NEWEST = (*SIMPLEST[:4], "fifo")
-"""Ways that keep the newest tokens, with a system prompt at most."""
 
 HABITS, MAX_WAYS = (MESSAGES, "shift", "sink"), 5
 """What people do, and the most ways in the picture and the short table."""
@@ -272,13 +268,10 @@ def _why_small(card: Card) -> list[str]:
     if best is None or best.tried > SMALL * card.tokens or not best.values:
         return []
     values = best.values.values
-    lost = best.values.lost
-    place = (
-        f"in the last {best.tried:,} tokens" if best.policy in NEWEST else "in what it keeps"
-    )
     return [
-        f"so small a size is enough because {values - lost:,} of {count(values, 'value')} that "
-        f"calls need stood {place}, and what needs an older one loses it"
+        f"so small a size is enough because {values - best.values.lost:,} of "
+        f"{count(values, 'value')} that calls need stood in the {best.tried:,} tokens that it "
+        "keeps, and what needs another one loses it"
     ]
 
 

@@ -383,7 +383,9 @@ def test_a_very_small_size_says_why_it_is_enough() -> None:
     assert card.best is not None
     assert card.best.size == SIZES[0] <= 100
     said = certainty_sentence(card)
-    assert f"960 of 1,000 values that calls need stood in the last {SIZES[0]} tokens" in said
+    assert (
+        f"960 of 1,000 values that calls need stood in the {SIZES[0]} tokens that it keeps" in said
+    )
     assert "so small" not in certainty_sentence(card_of({"shift": (0.5, 0.96, 0.96)}))
 
 
