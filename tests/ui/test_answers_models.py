@@ -85,8 +85,29 @@ def test_another_model_begins_with_its_own_policies_and_is_loaded_once(
     assert lanes(open_page("answers", **link_of(app))) == lanes(app)
     assert lanes(open_page("answers", model="mine", said="hello")) == lanes(app)
     assert loaded.count(str(folder)) == 1
+    press(app, "Take it back")
     choose(app, "bundled")
     assert link_of(app).items() >= {"file": "evening", "budget": "96", "stops": ""}.items()
+
+
+@pytest.mark.parametrize("begun", [{"file": "nothing"}, {"said": "hello"}, {"budget": "50"}])
+def test_another_model_changes_nothing_that_is_chosen_or_written(begun: dict[str, str]) -> None:
+    app = open_page("answers", policies="fifo", **begun)
+    chosen = {name: link_of(app)[name] for name in ("file", "budget", "said")}
+    assert begun.items() <= chosen.items()
+    for model in ("mine", "bundled"):
+        choose(app, model)
+        assert link_of(app).items() >= {**chosen, "model": model}.items()
+
+
+@pytest.mark.long
+def test_a_new_chat_goes_on_with_another_model(folder: Path) -> None:
+    app = open_page("answers", file="nothing", policies="fifo")
+    say(app, "hello")
+    choose(app, "mine")
+    assert link_of(app).items() >= {"file": "nothing", "said": "hello", "budget": "96"}.items()
+    assert list(lanes(app)) == ["Full cache", "FIFO"]
+    assert "earlier turn" not in html(app)
 
 
 def test_a_link_loads_no_file_that_the_process_was_not_started_with(folder: Path) -> None:

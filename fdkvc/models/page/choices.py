@@ -134,12 +134,12 @@ def adopt_link(page: str, link: Mapping[str, str]) -> list[str]:
 
 
 def choose_model(page: str) -> str:
-    """Choose the model. Another model starts with its own defaults."""
+    """Choose the model. Another has its own defaults, unless something is chosen or written."""
+    last_fields = _model_fields(page)
 
     def use_defaults() -> None:
-        fields.reset(
-            page, (field for field in fields_of(page, {}) if field.name in PRETRAINED)
-        )
+        if all(held(page, field) == field.default for field in (MESSAGES, *last_fields)):
+            fields.reset(page, _model_fields(page))
 
     usable, reasons = usable_models()
     name = str(fields.choice(page, usable, on_change=use_defaults))
@@ -147,6 +147,11 @@ def choose_model(page: str) -> str:
         lines = (f"{model}: {reason}" for model, reason in reasons.items())
         st.caption(plain("Not offered: " + "; ".join(lines) + "."))
     return name
+
+
+def _model_fields(page: str) -> list[Field]:
+    """Return the fields whose defaults are those of the chosen model."""
+    return [field for field in fields_of(page, {}) if field.name in PRETRAINED]
 
 
 def starters_of(page: str) -> tuple[str, ...]:
