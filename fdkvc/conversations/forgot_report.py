@@ -12,10 +12,11 @@ from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, RIGHT_AND_LIKELY, Fit
 from fdkvc.conversations.forgot_history import SUMMARY, Need
 from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
+from fdkvc.conversations.thing_index import file_name, is_path
 from fdkvc.core.json_input import Fields
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
-from fdkvc.policies.ways import CLEARED, CLEARING_EDIT
+from fdkvc.policies.ways import CLEARED, CLEARING_EDIT, MESSAGES
 from fdkvc.runs.grid import Grid
 
 WORST = 5
@@ -70,7 +71,7 @@ def heading(result: Forgot) -> str:
 
 
 def sentence(result: Forgot) -> str:
-    """Say what a compaction forgot, what was done again, and which other way held more."""
+    """Say what a compaction forgot, and what was done again."""
     if not result.ways:
         return (
             "What the model had after it is not in the file, so what it forgot is not known."
@@ -81,7 +82,7 @@ def sentence(result: Forgot) -> str:
     total = len(fitted.holds)
     if not total:
         return f"No later call needed a value from the text before. {redone_sentence(fitted)}"
-    subject = f"“{fitted.label}”"
+    subject = f"In a replay of the log, “{fitted.label}”"
     if recorded is not None:
         subject = WHAT_STAYED if fitted.label == NO_SUMMARY else STAYED[result.compaction.kind]
     would = "" if recorded is not None else "would have "
@@ -92,14 +93,36 @@ def sentence(result: Forgot) -> str:
     if recorded is not None:
         sentences.append(returned_sentence(result))
     sentences.append(redone_sentence(fitted))
-    if recorded is not None and len(result.ways) > 1:
-        best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
-        comparison = f"No other way of at most {result.size:,} tokens would have held more."
-        if sum(best.holds) > sum(fitted.holds):
-            held = f"{sum(best.holds):,}, in {best.tokens:,} tokens"
-            comparison = f"“{best.label}” would have held {held}."
-        sentences.append(comparison)
     return " ".join(filter(None, sentences))
+
+
+def how_sure(result: Forgot) -> str:
+    """Say what the sentence on a compaction counts, and what not; "" if that is not known."""
+    if not result.ways:
+        return ""
+    kind = "imagined compaction" if result.compaction.kind == "imagined" else "compaction"
+    compactions = count(len(result.session.compactions), kind)
+    values = count(len(result.needs), "needed value")
+    return (
+        f"How sure: counted word for word in this one log ({compactions}, {values} at this one); "
+        "what came back in another form is not seen."
+    )
+
+
+def replay_sentence(result: Forgot) -> str:
+    """Say which other way would have held more; "" if nothing is compared."""
+    recorded = result.recorded
+    if recorded is None or not result.needs or not result.ways[1:]:
+        return ""
+    best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
+    lead = "In a replay of the same log,"
+    if sum(best.holds) <= sum(recorded.holds):
+        return f"{lead} no other way of at most {result.size:,} tokens would have held more."
+    hosted = "; agents on hosted services have no such setting"
+    if best.label == LISTED or best.policy in (CLEARED, MESSAGES):
+        hosted = ""
+    held = f"{sum(best.holds):,}, in {best.tokens:,} tokens"
+    return f"{lead} “{best.label}” would have held {held}{hosted}."
 
 
 def returned_sentence(result: Forgot) -> str:
@@ -108,10 +131,22 @@ def returned_sentence(result: Forgot) -> str:
     if not lost:
         return ""
     returned = sum(need.giver >= 0 for need in lost)
-    words = f"Of {count(len(lost), 'value')} that had left, {returned:,} came back before use"
+    words = (
+        f"Of {count(len(lost), 'value')} that had left, {returned:,} came back word for word"
+    )
     if returned == len(lost):
-        return f"{words}."
-    return f"{words}; of {len(lost) - returned:,} the log shows no return."
+        return f"{words} before use."
+    named = sum(named_in_context(need, result.session) for need in lost if need.giver < 0)
+    namesakes = f"; the file name of {named:,} was in context" if named else ""
+    return f"{words} before use, {len(lost) - returned:,} did not{namesakes}."
+
+
+def named_in_context(need: Need, session: Session) -> bool:
+    """Whether a path's last part was in context when a call needed it."""
+    name = rf"(?<![\w.-]){re.escape(file_name(need.value))}(?![\w-])"
+    earlier = session.in_context(need.message) - {need.message}
+    texts = (session.messages[index].turn.text for index in earlier)
+    return is_path(need.value) and any(re.search(name, text) for text in texts)
 
 
 def redone_sentence(fitted: Fitted) -> str:
@@ -208,6 +243,7 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     edit = result.calls_to_edit
     action = f"{count(edit, 'call')} came before the first edit." if edit else ""
     findings = (
+        replay_sentence(result),
         coverage if total else "",
         action,
         failures_sentence(result),
@@ -236,8 +272,12 @@ def instruction(result: Forgot) -> str:
         if way.label == LISTED and any(way.holds):
             pairs = zip(way.holds, recorded, strict=True)
             both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
-            named = "A list of what the user and the agent's calls had named"
-            gain = f" {named}, {way.tokens:,} tokens beside it, would have held {both}.{gain}"
+            named = "a list of what the user and the agent's calls had named"
+            sizes = f"{way.tokens:,} more tokens"
+            alone = f"the list alone, {sum(way.holds):,}"
+            gain = (
+                f" With {named} ({sizes}), what stayed would have held {both}; {alone}.{gain}"
+            )
         elif way.policy == CLEARED and sum(way.holds) > sum(recorded):
             edit = CLEARING_EDIT.format(result.compaction.recorded[0] or result.before)
             gain += f" Clearing results would hold more too; in Anthropic's API: `{edit}`."
@@ -298,8 +338,13 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
     """Return what the command prints."""
     parts = []
     for result in results:
-        paragraphs = [heading(result), sentence(result), *notes_of(result, prices)]
-        lines = [textwrap.fill(text, WIDTH) for text in paragraphs]
+        paragraphs = [
+            heading(result),
+            sentence(result),
+            how_sure(result),
+            *notes_of(result, prices),
+        ]
+        lines = [textwrap.fill(text, WIDTH) for text in filter(None, paragraphs)]
         if result.ways:
             lines += ["", ways_grid(result, prices).within(WIDTH).text()]
         lost = result.lost()
@@ -377,6 +422,7 @@ def as_json(
             "calls failed": len(result.failures),
             "calls failed with a namesake": sum(row.has_namesake for row in result.failures),
             "sentence": sentence(result),
+            "how sure": how_sure(result),
             "notes": notes_of(result, prices),
             "ways": ways_rows(result, prices),
             "losses": losses_rows(result, words),

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PRICED = "list prices of Claude Opus 5 with a cache of 5 minutes, 29 November 2026"
+PRICED = "assumed model: Claude Opus 5, list prices of 29 November 2026, a cache of 5 minutes"
 """What the default prices are (platform.claude.com/docs/en/about-claude/pricing)."""
 
 

@@ -25,6 +25,7 @@ from fdkvc.conversations.forgot_report import (
     losses_rows,
     none_sentence,
     notes_of,
+    replay_sentence,
     rules_lines,
     sentence,
     ways_rows,
@@ -90,7 +91,8 @@ def forgotten_lines(session: Session) -> Iterator[str]:
         yield from (f"  {failure}" for failure in result.failures)
         yield from (f"  {rule}" for rule in result.rules)
         yield from (f"  missing {line}" for line in rules_lines(result))
-        sentences = (sentence(result), result.compaction.note, *result.notes)
+        results_words = (sentence(result), replay_sentence(result))
+        sentences = (*results_words, result.compaction.note, *result.notes)
         yield from (f"  {words}" for words in sentences if words)
 
 
@@ -110,7 +112,7 @@ def test_a_session_forgot_what_is_written_beside_it(name: str) -> None:
         ("calls_with_a_path_that_does_not_exist_are_said", "2 calls failed"),
         ("the_users_rules_stand_word_for_word_or_not", "Of 3 sentences"),
         (LIST_CASE, "Lost: 3 paths, 1 id."),
-        (LIST_CASE, "would have held 3 of 4 values"),
+        (LIST_CASE, "would have held 3 of 4 values; the list alone, "),
     ],
 )
 def test_a_note_says_what_was_forgotten(name: str, words: str) -> None:
@@ -316,6 +318,12 @@ def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str
     assert shown.count("read again") == 2
     assert "tokens of SmolLM2" in shown
     assert "tide-07.example.net" in shown
+    words = " ".join(shown.split())
+    assert "this one log (2 compactions, 4 needed values at this one)" in words
+    assert "word for word before use, 2 did not; the file name of 1 was in context." in words
+    assert "“Sink+Window” would have held 4, in 136 tokens; agents on hosted services" in words
+    assert "what stayed would have held 2 of 4 values; the list alone, 1." in words
+    assert words.count("(assumed model: Claude Opus 5, list prices") == 2
 
 
 def test_json_has_the_same_and_all_losses(capsys: pytest.CaptureFixture[str]) -> None:
@@ -372,8 +380,8 @@ def test_what_a_list_would_have_held_is_said_only_if_it_holds_something() -> Non
     assert any(listed.holds)
     empty = replace(listed, holds=(False,) * len(listed.holds))
 
-    assert "A list of what" in instruction(result)
-    assert "A list of what" not in instruction(replace(result, ways=(*others, empty)))
+    assert "a list of what" in instruction(result)
+    assert "a list of what" not in instruction(replace(result, ways=(*others, empty)))
 
 
 @pytest.mark.long

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from fdkvc.charts.theme import LIGHT
 from fdkvc.conversations.forgot import RIGHT_AND_LIKELY, forgot
-from fdkvc.conversations.forgot_report import lost_kinds, sentence
+from fdkvc.conversations.forgot_report import how_sure, lost_kinds, sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
 from fdkvc.conversations.losses_chart import losses_chart
@@ -61,6 +61,7 @@ def test_the_last_compaction_is_open_and_a_click_leads_to_another_or_to_a_moment
             (chosen,) = [row for row in app.button_group if row.label == "Compaction"]
             settled(chosen.set_value(opened_compaction).run())
         assert plain(sentence(compaction)) in words_of(app)
+        assert plain(how_sure(compaction)) in words_of(app)
 
     worst = second.lost()[0]
     press(app, loss(app, worst.value))

@@ -22,6 +22,7 @@ from fdkvc.conversations.forgot_report import (
     WORST,
     given_by,
     heading,
+    how_sure,
     lost_kinds,
     none_words,
     notes_of,
@@ -63,6 +64,8 @@ class CompactionCard:
     """What is shown of a compaction."""
 
     sentence: str
+    how_sure: str
+    """What the sentence counts, and what it does not see."""
     notes: tuple[str, ...]
     """Where it is and how large the text was, what followed and what it cost, a sentence each."""
     ways: Grid
@@ -87,9 +90,9 @@ class CompactionCard:
         returning = {line.message for line in result.returned if not line.stays}
         ways = ways_grid(result) if result.needs else Grid([], [])
         messages = tuple(sorted(returning))
-        return cls(
-            sentence(result), notes, ways, losses, len(lost), note, messages, lost_kinds(lost)
-        )
+        kinds = lost_kinds(lost)
+        said = sentence(result), how_sure(result)
+        return cls(*said, notes, ways, losses, len(lost), note, messages, kinds)
 
 
 def _in_words(need: Need, result: Forgot) -> str:
@@ -308,6 +311,8 @@ def _draw(
 def _draw_losses(scope: str, card: CompactionCard) -> None:
     """Say what was forgotten, with a button for each of the worst losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
+    if card.how_sure:
+        st.caption(plain(card.how_sure))
     if card.losses:
         hidden = card.lost - len(card.losses)
         others = f", and {hidden:,} more" if hidden else ""
