@@ -152,7 +152,7 @@ def judged_findings() -> tuple[str, ...]:
         f"Service dialogs, with room for {ENTRIES} tokens: of the values that SmolLM2 gets right "
         f"with the full cache ({dialogs} have any), {newest} stay right; with the oldest messages "
         f"dropped, {dropped}; with {read_policy(best.policy).title} {best_share} "
-        f"({low} to {high}), not compared in pairs.",
+        f"({low} to {high}); no test says which is better.",
         f"Long conversations full of tool calls ({longer_dialogs} have such values): "
         f"{percent(longer_shares[COMPARED])} stay right with {attentive_name}, "
         f"{percent(longer_shares[NEWEST])} with {newest_name}.",
@@ -201,6 +201,6 @@ def second_model_sentence() -> str:
         f"{-dropped:.0f} points of the values against Weighted recency + sinks "
         f"({dropped_dialogs} dialogs of {FIRST}), FD-KVC's reinforcement "
         f"{-reinforced:.0f} ({reinforced_dialogs} dialogs). {compared} was not compared with "
-        f"{newest} there. Of {len(findings)} comparisons of predictions, "
-        f"{findings.count('differs')} came out differently from SmolLM2's."
+        f"{newest} there. Of {len(findings)} comparisons of two ways by how much they change the "
+        f"model's next words, {findings.count('differs')} came out differently from SmolLM2's."
     )

@@ -59,7 +59,7 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     assert best.policy == "sinks(regions)"
     assert best.ci_low < newest < best["mean"], "so its interval includes what is recommended"
     low, high = (f"{100 * end:.0f}" for end in (best.ci_low, best.ci_high))
-    assert f"with By region + sinks 79 % ({low} % to {high} %), not compared in pairs" in words
+    assert f"with By region + sinks 79 % ({low} % to {high} %); no test says which" in words
     assert "(114 of 120 dialogs of SGD have any)" in words
     assert "(63 of 65 of BFCL have such values)" in words
     assert shares["SGD", "model", MESSAGES] < newest

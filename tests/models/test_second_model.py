@@ -96,6 +96,7 @@ def test_the_sentence_says_which_advice_holds_on_the_second_model() -> None:
     assert second_model_sentence() == (
         "On a second model, Qwen2.5-Coder-0.5B, dropped messages (keys kept) cost 12 points of "
         "the values against Weighted recency + sinks (20 dialogs of SGD), FD-KVC's reinforcement "
-        "43 (12 dialogs). H2O + sinks was not compared with Sink+Window there. Of 12 comparisons "
-        "of predictions, 3 came out differently from SmolLM2's."
+        "43 (12 dialogs). H2O + sinks was not compared with Sink+Window there. Of 12 "
+        "comparisons of two ways by how much they change the model's next words, 3 came out "
+        "differently from SmolLM2's."
     )

@@ -24,11 +24,17 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     head, more = finding(study)
 
     assert f"of {claims.total()}, {claims['holds']} hold" in head
-    assert "0 of 42 alignment figures" in head
+    assert "0 of 42 alignment figures (" in head
     assert f"{claims['does not hold']} do not hold" in head
     assert "close to those of unrelated vectors" in more["Alignment"]
     dialogs = study.results.benchmark.dialogs
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
+
+
+def test_a_headline_says_what_the_figures_are_that_are_not_reproduced() -> None:
+    head, _ = finding(papers_run().study)
+    remarks = "35 differ; 6 published too close to zero to judge; 1 open"
+    assert f"0 of 42 alignment figures ({remarks})" in head
 
 
 def test_a_headline_counts_what_the_paper_says_of_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -70,6 +71,10 @@ def test_a_link_brings_policies_and_variants_of_them() -> None:
 
     assert lanes(app) == ["H2O", "FD-KVC", "FD-KVC γ=0.8 w_c=0.3"]
     assert "After turn 5 both keep" in shown(app)
+    table = shown(app).partition("Entries that only one of the two keeps")[2]
+    assert '<th scope="col">evicted by</th><th scope="col">in turn</th>' in table
+    keeper, *_, loser, _ = re.findall(r"<td[^>]*>([^<]*)", table.partition("</tr><tr>")[0])
+    assert {keeper, loser} == {"FD-KVC", "FD-KVC γ=0.8 w_c=0.3"}
     link = link_of(app)
     assert link["policies"] == "fd-kvc:gamma=0.8:w_c=0.3,fd-kvc,h2o"
     assert (link["one"], link["other"]) == ("fd-kvc", "fd-kvc:gamma=0.8:w_c=0.3")

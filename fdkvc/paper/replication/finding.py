@@ -66,7 +66,10 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
             verdicts = Counter(row.verdict for row in rows)
             figures = f"{verdicts[REPRODUCED]} of {len(rows)} {listed(metrics)} figures"
-            remarks = [f"{verdicts[OPEN]} open"] if verdicts[OPEN] else []
+            remarks = []
+            for verdict, number in verdicts.most_common():
+                if verdict != REPRODUCED:
+                    remarks.append(f"{number} {COUNTED[verdict or OPEN]}")
             fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
             if verdicts[REPRODUCED] and fd_kvc:
                 own_figures = f"{fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}"

@@ -137,7 +137,9 @@ def _columns(
             columns[f"{quantity} in {lane.policy.title}"] = _words(
                 table[f"{quantity}_{name}"], form
             )
-    columns["evicted in turn"] = _words(table["evicted"], ".0f")
+    loser = {"one": second_lane.policy.title, "other": first_lane.policy.title}
+    columns["evicted by"] = [loser[keeper] for keeper in table["keeper"]]
+    columns["in turn"] = _words(table["evicted"], ".0f")
     return columns
 
 

@@ -86,6 +86,9 @@ def _verdict(changes: Sequence[Change]) -> str:
     words = "No single setting, at any value tried, would have reversed the decision."
     if any(change.reversing_value is not None for change in changes):
         words = "Each of these alone is enough."
+    nearest = [change.label for change in changes[:3] if change.reversing_value is not None]
+    if "(γ)" in " ".join(nearest):
+        words += " A larger γ fades more slowly."
     complete = all(
         isinstance(change.current_value, int) and change.step == 1 for change in changes
     )
