@@ -22,6 +22,9 @@ from fdkvc.ui.lru import size_of
 SWITCH_SECONDS = 0.0005
 """How long a thread computes before another one may; by default 5 ms."""
 
+FAILED = "The run failed: "
+"""How a problem begins whose reason is known."""
+
 Report = Callable[[Progress], None]
 
 Work = Callable[..., Any]
@@ -103,7 +106,7 @@ class Job:
             case None:
                 return ""
             case ValueError():
-                return f"The run failed: {error}."
+                return f"{FAILED}{error}."
             case MemoryError():
                 return "The run needs more memory than is available: choose fewer dialogs."
         return f"Internal error: {type(error).__name__}, {error}."

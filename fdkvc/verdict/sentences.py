@@ -68,9 +68,8 @@ def today_sentence(loss: TodayLoss, unit: str) -> str:
         )
         sentence += "models made for its language far fewer: choose whose tokens count."
     if loss.count.values and loss.without_tools:
-        sentence += (
-            " Tools described outside of the messages are not counted, and take room, too."
-        )
+        sentence += " Tools described outside of the messages are not counted, so a limit "
+        sentence += "needs more room."
     return sentence
 
 
@@ -97,8 +96,8 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
     sentence = f"Today you lose {values}{among}."
     if loss.larger_is_enough:
         limit = f"{count(loss.longest, 'token')} of {unit}"
-        sentence += f" A limit of {limit}, the length of the longest conversation, would lose "
-        sentence += "nothing, if your model reads so many."
+        sentence += f" Nothing would be lost from {limit} on, the length of the longest "
+        sentence += "conversation, if your model reads so many."
     return sentence
 
 
@@ -121,7 +120,9 @@ def setting_sentence(card: Card) -> str:
         sentences.append(f"Keep today's limit{stay}.")
     if best is None:
         return " ".join([*sentences, _no_setting(card)])
-    words = "To store less, set" if advice.stores_less else "Set"
+    words = "Set"
+    if advice.stores_less:
+        words = f"To store less than {'today' if advice.keeps_today else 'such a limit'}, set"
     share = percent(best.tried / card.tokens)
     words += f" {best.tried:,} tokens of {card.unit} ({share} of the average conversation): "
     words += _imperative(best.policy)
@@ -309,8 +310,11 @@ def promise_sentence(card: Card) -> str:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     asked = percent(card.target)
+    size = "it keeps"
+    if card.advice.stores_less and card.best is not None:
+        size = f"{count(card.best.tried, 'token')} keep"
     return (
-        f"Tried on conversations that it was not chosen from, it keeps {promise} of the values; "
+        f"Tried on conversations that it was not chosen from, {size} {promise} of the values; "
         f"the target is {asked}."
     )
 
@@ -425,8 +429,9 @@ def table_note(card: Card) -> str:
 
 
 def _floor(share: float) -> str:
-    """Return a share below the target so that it reads as one."""
-    return percent(math.floor(100 * share + 1e-6) / 100)
+    """Return a share so that one below a whole percentage does not read as that."""
+    thousandths = math.floor(1000 * share + 1e-6)
+    return percent(thousandths / 1000, digits=0 if thousandths % 10 == 0 else 1)
 
 
 def _best_words(candidate: Way) -> str:
@@ -440,7 +445,7 @@ def card_grid(card: Card) -> Grid:
     """Return the table of all ways with their policies, the recommended one marked."""
     rows = []
     for candidate in card.ways:
-        name, _, size, reread, *_ = _short_row(card, candidate)
+        name, _, size, reread, sure, _ = _short_row(card, candidate)
         if candidate == card.advice.setting:
             name = f"{_mark(card)}: {name}"
         if candidate.size is None:
@@ -448,8 +453,9 @@ def card_grid(card: Card) -> Grid:
                 f"over {percent(1 - PAYS)} of the average ({_best_words(candidate)} in less)"
             )
         read = "" if candidate.reading is None else candidate.reading.cell
-        rows.append([name, size, reread, read, candidate.forgets, candidate.policy])
-    return Grid(["way", SIZE, READ_AGAIN, RIGHT_AND_LIKELY, "forgets", "policy"], rows)
+        rows.append([name, size, reread, sure, read, candidate.forgets, candidate.policy])
+    heads = ["way", SIZE, READ_AGAIN, "how sure", RIGHT_AND_LIKELY, "forgets", "policy"]
+    return Grid(heads, rows).without_same({RIGHT_AND_LIKELY: ""})
 
 
 def settings(card: Card) -> dict[str, str]:
@@ -460,10 +466,10 @@ def settings(card: Card) -> dict[str, str]:
     lines = dict[str, str]()
     if loss is not None and loss.larger_is_enough and not advice.keeps_today:
         lines = settings_of_limit(loss, card.unit, estimated=estimated)
-    purpose = "# only to store less\n" if advice.stores_less else ""
+    purpose = ", to store less" if advice.stores_less else ""
     for candidate in advice.offered:
         own_lines = settings_of(candidate, card.tokens, card.unit, estimated=estimated)
-        lines |= {engine: f"{purpose}{line}" for engine, line in own_lines.items()}
+        lines |= {f"{engine}{purpose}": line for engine, line in own_lines.items()}
     return lines
 
 

@@ -33,7 +33,7 @@ from fdkvc.ui.fields import held, hold, problems
 from fdkvc.ui.follow import arrive
 from fdkvc.ui.frame import page_theme, panel, show_grid
 from fdkvc.ui.glossary import help_on
-from fdkvc.ui.jobs import Job, Jobs
+from fdkvc.ui.jobs import FAILED, Job, Jobs
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 from fdkvc.ui.run_panel import (
@@ -345,7 +345,7 @@ def _show_reader(page: str, known: Known) -> None:
         )
     elif check is not None:
         if check.result is None:
-            st.caption(plain(check.problem))
+            st.caption(plain(f"Not read: {check.problem.removeprefix(FAILED)}"))
         longer = min(5 * held(page, MINUTES), int(MINUTES.high or 0))
         st.button(
             plain(f"Read for {longer} min"),
