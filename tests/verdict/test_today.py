@@ -88,4 +88,4 @@ def test_what_is_lost_in_all_conversations_is_said_so(lossy: int, among: str) ->
     loss = TodayLoss(Today("ollama", 900), count, 3, 3, 1200, pd.DataFrame())
     said = today_sentence(loss, "SmolLM2")
     assert f"{among} conversations that have some." in said
-    assert "A limit of 1,200 tokens of SmolLM2, the length of the longest" in said
+    assert "Nothing would be lost from 1,200 tokens of SmolLM2 on, the length of the" in said
