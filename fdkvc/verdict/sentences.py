@@ -306,16 +306,13 @@ def _beside_words(card: Card) -> list[str]:
 
 def promise_sentence(card: Card) -> str:
     """Return what the setting keeps of other conversations, beside what was asked."""
-    if card.promise is None or card.advice.setting != card.best:
+    best = card.best
+    if card.promise is None or best is None or card.advice.setting != best:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
-    asked = percent(card.target)
-    size = "it keeps"
-    if card.advice.stores_less and card.best is not None:
-        size = f"{count(card.best.tried, 'token')} keep"
     return (
-        f"Tried on conversations that it was not chosen from, {size} {promise} of the values; "
-        f"the target is {asked}."
+        f"Tried on conversations that it was not chosen from, {count(best.tried, 'token')} keep "
+        f"{promise} of the values; the target is {percent(card.target)}."
     )
 
 

@@ -585,7 +585,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     shown = card_shown(app)
     # Today's limit, which page and command add, loses nothing: what to set is "to store less".
     setting, *others = card_sentences(shown)
-    setting = f"To store less, s{setting[1:-1]}"
+    setting = f"To store less than today, s{setting[1:-1]}"
     for sentence in (setting, *others):
         assert plain(sentence) in words_of(app)
     grids = card_grid(shown), short_grid(shown)
