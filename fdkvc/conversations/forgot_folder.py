@@ -114,10 +114,10 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     total = losses.total
     lost = total.lost.total()
     sessions = count(total.sessions, "session")
-    needed = count(total.needed, "value")
     sentences = [
-        f"{count(total.compactions, 'compaction')} in {sessions}: {lost:,} of {needed} that later "
-        f"calls needed had left, {total.returned:,} of them came back before use."
+        f"{count(total.compactions, 'compaction')} in {sessions}: {lost:,} of "
+        f"{count(total.needed, 'value')} that later calls needed had left, {total.returned:,} of "
+        "them came back before use."
     ]
     if not total.compactions:
         sentences = [
@@ -125,9 +125,9 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
         ]
     if lost:
         (name, number), *_ = total.lost.most_common()
-        share = percent(number / lost)
         sentences.append(
-            f"Lost most: {count(number, name, KIND_PLURALS[name])} ({share} of the losses)."
+            f"Lost most: {count(number, name, KIND_PLURALS[name])} ({percent(number / lost)} of "
+            "the losses)."
         )
         kinds = "; ".join(KIND_WORDS[name] for name, _ in total.lost.most_common())
         sentences.append(f"To paste after /compact: “List word for word: {kinds}.”")
@@ -169,17 +169,18 @@ def folder_json(losses: FolderLosses, words: bool) -> str:
     """Return the same as JSON."""
     rows = []
     for number, losses_of_project in enumerate(losses.projects, start=1):
-        row = {
-            "project": losses_of_project.project if words else f"project {number}",
-            "sessions": losses_of_project.sessions,
-            "compactions": losses_of_project.compactions,
-            "needed": losses_of_project.needed,
-            "lost": dict(losses_of_project.lost),
-            "came back": losses_of_project.returned,
-            "tokens again": losses_of_project.tokens_again,
-            "rules not word for word": losses_of_project.rules,
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "project": losses_of_project.project if words else f"project {number}",
+                "sessions": losses_of_project.sessions,
+                "compactions": losses_of_project.compactions,
+                "needed": losses_of_project.needed,
+                "lost": dict(losses_of_project.lost),
+                "came back": losses_of_project.returned,
+                "tokens again": losses_of_project.tokens_again,
+                "rules not word for word": losses_of_project.rules,
+            }
+        )
     skipped = list(losses.skipped) if words else []
     content = {"projects": rows, "not read": skipped, "no sessions": losses.unrelated_files}
     return json.dumps(content, indent=1, ensure_ascii=False)

@@ -61,12 +61,10 @@ def heading(result: Forgot) -> str:
     counted = ""
     if any(compaction.recorded):
         sizes = [f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded]
-        own_count = " → ".join(sizes)
-        counted = f"; by the agent's own count, with its prompt and tools, {own_count}"
-    stayed = session.tokens_of(compaction.stayed)
+        counted = f"; by the agent's own count, with its prompt and tools, {' → '.join(sizes)}"
     return (
         f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → "
-        f"{stayed:,} tokens{counted}"
+        f"{session.tokens_of(compaction.stayed):,} tokens{counted}"
     )
 
 
@@ -79,21 +77,15 @@ def sentence(result: Forgot) -> str:
     # If what the session did is not known, the best way stands for it.
     recorded = result.recorded
     fitted = recorded or max(result.ways, key=lambda fitted: sum(fitted.holds))
+    redone = redone_sentence(fitted)
     total = len(fitted.holds)
     if not total:
-        return f"No later call needed a value from the text before. {redone_sentence(fitted)}"
-    subject = f"In a replay of the log, “{fitted.label}”"
-    if recorded is not None:
-        subject = WHAT_STAYED if fitted.label == NO_SUMMARY else STAYED[result.compaction.kind]
-    would = "" if recorded is not None else "would have "
-    values = count(total, "value")
-    sentences = [
-        f"{subject} {would}held {sum(fitted.holds):,} of {values} that later calls needed."
-    ]
-    if recorded is not None:
-        sentences.append(returned_sentence(result))
-    sentences.append(redone_sentence(fitted))
-    return " ".join(filter(None, sentences))
+        return f"No later call needed a value from the text before. {redone}"
+    held = f"held {sum(fitted.holds):,} of {count(total, 'value')} that later calls needed."
+    if recorded is None:
+        return f"In a replay of the log, “{fitted.label}” would have {held} {redone}"
+    subject = WHAT_STAYED if fitted.label == NO_SUMMARY else STAYED[result.compaction.kind]
+    return " ".join(filter(None, (f"{subject} {held}", returned_sentence(result), redone)))
 
 
 def how_sure(result: Forgot) -> str:
@@ -102,10 +94,10 @@ def how_sure(result: Forgot) -> str:
         return ""
     kind = "imagined compaction" if result.compaction.kind == "imagined" else "compaction"
     compactions = count(len(result.session.compactions), kind)
-    values = count(len(result.needs), "needed value")
     return (
-        f"How sure: counted word for word in this one log ({compactions}, {values} at this one); "
-        "what came back in another form is not seen."
+        f"How sure: counted word for word in this one log ({compactions}, "
+        f"{count(len(result.needs), 'needed value')} at this one); what came back in another form "
+        "is not seen."
     )
 
 
@@ -114,15 +106,14 @@ def replay_sentence(result: Forgot) -> str:
     recorded = result.recorded
     if recorded is None or not result.needs or not result.ways[1:]:
         return ""
-    best = max(result.ways[1:], key=lambda fitted: sum(fitted.holds))
+    best = max(result.ways, key=lambda fitted: sum(fitted.holds))
     lead = "In a replay of the same log,"
-    if sum(best.holds) <= sum(recorded.holds):
+    if best is recorded:
         return f"{lead} no other way of at most {result.size:,} tokens would have held more."
-    hosted = "; agents on hosted services have no such setting"
-    if best.label == LISTED or best.policy in (CLEARED, MESSAGES):
-        hosted = ""
+    is_hosted = best.policy in ("", CLEARED, MESSAGES)
+    note = "" if is_hosted else "; agents on hosted services have no such setting"
     held = f"{sum(best.holds):,}, in {best.tokens:,} tokens"
-    return f"{lead} “{best.label}” would have held {held}{hosted}."
+    return f"{lead} “{best.label}” would have held {held}{note}."
 
 
 def returned_sentence(result: Forgot) -> str:
@@ -130,15 +121,14 @@ def returned_sentence(result: Forgot) -> str:
     lost = result.lost()
     if not lost:
         return ""
-    returned = sum(need.giver >= 0 for need in lost)
-    words = (
-        f"Of {count(len(lost), 'value')} that had left, {returned:,} came back word for word"
+    missing = [need for need in lost if need.giver < 0]
+    named = sum(named_in_context(need, result.session) for need in missing)
+    outcome = f", {len(missing):,} did not" if missing else ""
+    outcome += f"; the file name of {named:,} was in context" if named else ""
+    return (
+        f"Of {count(len(lost), 'value')} that had left, {len(lost) - len(missing):,} came back "
+        f"word for word before use{outcome}."
     )
-    if returned == len(lost):
-        return f"{words} before use."
-    named = sum(named_in_context(need, result.session) for need in lost if need.giver < 0)
-    namesakes = f"; the file name of {named:,} was in context" if named else ""
-    return f"{words} before use, {len(lost) - returned:,} did not{namesakes}."
 
 
 def named_in_context(need: Need, session: Session) -> bool:
@@ -155,12 +145,13 @@ def redone_sentence(fitted: Fitted) -> str:
     if not redone.lines:
         return "No later result repeats lines that had left."
     verb = "repeats" if redone.calls == 1 else "repeat"
-    lines = count(redone.lines, "line")
-    tokens = count(redone.tokens, "token")
     edited = (
         f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
     )
-    return f"{count(redone.calls, 'later result')} {verb} {lines} that had left ({tokens}{edited})."
+    return (
+        f"{count(redone.calls, 'later result')} {verb} {count(redone.lines, 'line')} that had left "
+        f"({count(redone.tokens, 'token')}{edited})."
+    )
 
 
 def failures_sentence(result: Forgot) -> str:
@@ -179,22 +170,21 @@ def failures_sentence(result: Forgot) -> str:
 
 def price_sentence(result: Forgot, prices: Prices) -> str:
     """Say after how many requests what the session did had paid for its price; "" if unknown."""
-    fitted = result.recorded
-    if fitted is None or fitted.rewrite is None or not fitted.rewrite.requests:
+    rewrite = result.recorded.rewrite if result.recorded else None
+    if rewrite is None or not rewrite.requests:
         return ""
-    requests = fitted.rewrite.requests
-    paid = fitted.rewrite.paid_after(prices)
-    spent, alternative = map(dollars, fitted.rewrite.costs(prices)[-1])
+    paid = rewrite.paid_after(prices)
+    spent, alternative = map(dollars, rewrite.costs(prices)[-1])
     paid_words = (
         f"it had paid for itself after {paid:,}" if paid else "it had not paid for itself"
     )
-    expired = fitted.rewrite.expired(prices)
+    expired = rewrite.expired(prices)
     late = f" The cache had expired before {expired:,}, after {prices.minutes:g} minutes." * (
         expired > 0
     )
     return (
-        f"In the {count(requests, 'request')} that followed, this text cost {spent} with the "
-        f"compaction and would have cost {alternative} without: {paid_words} "
+        f"In the {count(rewrite.requests, 'request')} that followed, this text cost {spent} with "
+        f"the compaction and would have cost {alternative} without: {paid_words} "
         f"({prices.source}).{late}"
     )
 
@@ -219,9 +209,10 @@ def rules_sentence(result: Forgot) -> str:
     if not rules or result.recorded is None:
         return ""
     standing = sum(rule.stands for rule in rules)
-    sentences = count(len(rules), "sentence")
-    words = f"Of {sentences} of the user with a rule (never, must, …), {standing:,}"
-    return f"{words} stand{'s' if standing == 1 else ''} word for word in what stayed."
+    return (
+        f"Of {count(len(rules), 'sentence')} of the user with a rule (never, must, …), "
+        f"{standing:,} stand{'s' if standing == 1 else ''} word for word in what stayed."
+    )
 
 
 def rules_lines(result: Forgot) -> list[str]:
@@ -229,8 +220,8 @@ def rules_lines(result: Forgot) -> list[str]:
     lines = []
     for rule in reversed(result.rules):
         if not rule.stands:
-            place = result.session.messages[rule.message].place
-            lines.append(clipped(f"{place}: {rule.text}", WIDTH))
+            text = f"{result.session.messages[rule.message].place}: {rule.text}"
+            lines.append(clipped(text, WIDTH))
     return lines[:WORST]
 
 
@@ -241,17 +232,17 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     next_one = result.number + 1 < len(result.session.compactions)
     coverage += " until the next compaction." if next_one else "."
     edit = result.calls_to_edit
-    action = f"{count(edit, 'call')} came before the first edit." if edit else ""
-    findings = (
+    notes = (
+        result.compaction.note,
         replay_sentence(result),
         coverage if total else "",
-        action,
+        f"{count(edit, 'call')} came before the first edit." if edit else "",
         failures_sentence(result),
         price_sentence(result, prices),
         rules_sentence(result),
         instruction(result),
+        *result.notes,
     )
-    notes = (result.compaction.note, *findings, *result.notes)
     return [*filter(None, notes)]
 
 
@@ -272,11 +263,10 @@ def instruction(result: Forgot) -> str:
         if way.label == LISTED and any(way.holds):
             pairs = zip(way.holds, recorded, strict=True)
             both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
-            named = "a list of what the user and the agent's calls had named"
-            sizes = f"{way.tokens:,} more tokens"
-            alone = f"the list alone, {sum(way.holds):,}"
             gain = (
-                f" With {named} ({sizes}), what stayed would have held {both}; {alone}.{gain}"
+                " With a list of what the user and the agent's calls had named "
+                f"({way.tokens:,} more tokens), what stayed would have held {both}; the list "
+                f"alone, {sum(way.holds):,}.{gain}"
             )
         elif way.policy == CLEARED and sum(way.holds) > sum(recorded):
             edit = CLEARING_EDIT.format(result.compaction.recorded[0] or result.before)
@@ -364,7 +354,6 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
 
 def none_words(session: Session) -> str:
     """Say that a session has no compaction, and what that tells."""
-    tokens = session.tokens_of(session.contexts[0])
     none = "No compaction"
     outcome = "nothing was forgotten"
     if any(re.search("compact|compress", kind) for kind, _ in session.unread):
@@ -372,7 +361,10 @@ def none_words(session: Session) -> str:
         outcome = "what was forgotten is not known"
     if session.resumed:
         outcome = "what an earlier one forgot, before the file begins, is not known"
-    return f"{none} in this session of {tokens:,} {session.unit}: {outcome}."
+    return (
+        f"{none} in this session of {session.tokens_of(session.contexts[0]):,} {session.unit}: "
+        f"{outcome}."
+    )
 
 
 def none_sentence(session: Session) -> str:
@@ -395,40 +387,44 @@ def as_json(
     """Return what `as_text` says as JSON, with all losses of each compaction."""
     content: dict[str, list[Fields]] = {"sessions": [], "compactions": []}
     for session in sessions:
-        row = {
-            "session": session.name,
-            "messages": len(session.messages),
-            "unit": session.unit,
-            "compactions": len(session.compactions),
-            "notes": session.notes,
-            "not_read": dict(session.unread),
-        }
-        content["sessions"].append(row)
+        content["sessions"].append(
+            {
+                "session": session.name,
+                "messages": len(session.messages),
+                "unit": session.unit,
+                "compactions": len(session.compactions),
+                "notes": session.notes,
+                "not_read": dict(session.unread),
+            }
+        )
     for result in results:
         compaction = result.compaction
-        row = {
-            "session": result.session.name,
-            "compaction": result.number + 1,
-            "place": compaction.place,
-            "kind": compaction.kind,
-            "trigger": compaction.trigger,
-            "recorded_before": compaction.recorded[0],
-            "recorded_after": compaction.recorded[1],
-            "before": result.before,
-            "size": result.size,
-            "calls": result.calls[1],
-            "calls with needs": result.calls[0],
-            "calls before an edit": result.calls_to_edit,
-            "calls failed": len(result.failures),
-            "calls failed with a namesake": sum(row.has_namesake for row in result.failures),
-            "sentence": sentence(result),
-            "how sure": how_sure(result),
-            "notes": notes_of(result, prices),
-            "ways": ways_rows(result, prices),
-            "losses": losses_rows(result, words),
-            "rules": rules_rows(result, words),
-        }
-        content["compactions"].append(row)
+        content["compactions"].append(
+            {
+                "session": result.session.name,
+                "compaction": result.number + 1,
+                "place": compaction.place,
+                "kind": compaction.kind,
+                "trigger": compaction.trigger,
+                "recorded_before": compaction.recorded[0],
+                "recorded_after": compaction.recorded[1],
+                "before": result.before,
+                "size": result.size,
+                "calls": result.calls[1],
+                "calls with needs": result.calls[0],
+                "calls before an edit": result.calls_to_edit,
+                "calls failed": len(result.failures),
+                "calls failed with a namesake": sum(
+                    row.has_namesake for row in result.failures
+                ),
+                "sentence": sentence(result),
+                "how sure": how_sure(result),
+                "notes": notes_of(result, prices),
+                "ways": ways_rows(result, prices),
+                "losses": losses_rows(result, words),
+                "rules": rules_rows(result, words),
+            }
+        )
     return json.dumps(content, indent=1, ensure_ascii=False)
 
 
@@ -440,24 +436,25 @@ def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[Fields]:
         requests = rewrite.requests if rewrite else None
         costs = rewrite.costs(prices) if rewrite else []
         spent, alternative = costs[-1] if costs else (None, None)
-        row = {
-            "way": fitted.label,
-            "policy": fitted.policy,
-            "tokens": fitted.tokens,
-            "values": len(fitted.holds),
-            "held": sum(fitted.holds),
-            "calls again": fitted.redone.calls,
-            "lines again": fitted.redone.lines,
-            "tokens again": fitted.redone.tokens,
-            "of edited files": fitted.redone.edited_tokens,
-            "read again": fitted.read_again,
-            "requests": requests,
-            "paid after": (rewrite.paid_after(prices) if rewrite else 0) or None,
-            "dollars": spent,
-            "dollars without": alternative,
-            "reading": None if fitted.reading is None else asdict(fitted.reading),
-        }
-        rows.append(row)
+        rows.append(
+            {
+                "way": fitted.label,
+                "policy": fitted.policy,
+                "tokens": fitted.tokens,
+                "values": len(fitted.holds),
+                "held": sum(fitted.holds),
+                "calls again": fitted.redone.calls,
+                "lines again": fitted.redone.lines,
+                "tokens again": fitted.redone.tokens,
+                "of edited files": fitted.redone.edited_tokens,
+                "read again": fitted.read_again,
+                "requests": requests,
+                "paid after": (rewrite.paid_after(prices) if rewrite else 0) or None,
+                "dollars": spent,
+                "dollars without": alternative,
+                "reading": None if fitted.reading is None else asdict(fitted.reading),
+            }
+        )
     return rows
 
 

@@ -174,8 +174,8 @@ class Session:
                 f"{self.name}: its first half has {so_far:,} tokens, so a size of {size:,} leaves "
                 "nothing out: choose a smaller one"
             )
-        place = self.messages[earlier[-1]].place
-        compaction = Compaction(f"after {place}", earlier, (), kind="imagined", size=size)
+        place = f"after {self.messages[earlier[-1]].place}"
+        compaction = Compaction(place, earlier, (), kind="imagined", size=size)
         return replace(self, contexts=(earlier, later), compactions=(compaction,))
 
     def context_names(self) -> list[str]:

@@ -59,8 +59,9 @@ class Sources:
             notes.append(skipped_text(too_long))
             unlisted = sum(not transcript.tools_in_text for transcript in transcripts)
             if unlisted:
-                dialogs = count(unlisted, "dialog")
-                notes.append(f"Read without tools, as their file lists none: {dialogs}.")
+                notes.append(
+                    f"Read without tools, as their file lists none: {count(unlisted, 'dialog')}."
+                )
             content += b"tools"  # the same file gives other dialogs
         warn_each(notes)
         return transcripts, hashlib.sha256(content).hexdigest()

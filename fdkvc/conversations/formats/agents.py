@@ -489,9 +489,9 @@ class Thread:
         for said, said_calls in zip(messages, call_rows, strict=True):
             linked.append(replace(said, calls=tuple(said_calls)))
         if unlinked_places:
-            results_alone = count(len(unlinked_places), "result")
             self.notes.append(
-                f"{results_alone} without a call before it, first in {unlinked_places[0]}."
+                f"{count(len(unlinked_places), 'result')} without a call before it, first in "
+                f"{unlinked_places[0]}."
             )
 
         def turns_of_messages(indices: Iterable[int]) -> tuple[int, ...]:

@@ -617,8 +617,10 @@ def _sentence(
             texts = enumerate(dialog.texts)
             silent += sum(not text and turn not in calling for turn, text in texts)
     silent_note = f"; {count(silent, 'item')} without words" if silent else ""
-    number = count(len(items), "item")
-    return f"Read as messages: {number} under {places}; {fields}{called}{silent_note}."
+    return (
+        f"Read as messages: {count(len(items), 'item')} under {places}; "
+        f"{fields}{called}{silent_note}."
+    )
 
 
 def _written_name(listed: Items, speaker: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from html import escape
 from typing import NamedTuple
 
 from fdkvc.conversations.session_text import span_kind
@@ -62,15 +61,14 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
         parts = ""
         for source in SOURCES:
             if filling[source]:
-                height = 100 * filling[source] / highest
-                parts += f'<i class="{source}" style="height:{height:.2f}%"></i>'
+                height = f"height:{100 * filling[source] / highest:.2f}%"
+                parts += f'<i class="{source}" style="{height}"></i>'
         boundary = f"<b>{number}</b>" if number else ""
         title = f"message {last + 1}: {count(filling.total(), 'token')}"
         spans.append(f'<span class="column{marks}" title="{title}">{boundary}{parts}</span>')
         present |= filling
         has_boundary = has_boundary or number > 0
-    messages = count(columns[-1].last + 1 if columns else 0, "message")
-    label = escape(f"Tokens in context at each of {messages}, by source")
+    messages = columns[-1].last + 1 if columns else 0
     legend = " ".join(
         f'<i class="{source}"></i>{name}'
         for source, name in SOURCES.items()
@@ -78,10 +76,11 @@ def filling_html(columns: Sequence[Column], moment: int, returning: Collection[i
     )
     boundaries = " <b>1</b>compaction" if has_boundary else ""
     boundaries += ' <i class="back"></i>repeats what had left' if returning else ""
-    highest_words = f"tallest column: {count(highest, 'token')}"
     return (
-        f'<div class="session-filling" role="img" aria-label="{label}">{"".join(spans)}</div>'
-        f'<small class="session-sources">{legend}{boundaries}; {highest_words}</small>'
+        f'<div class="session-filling" role="img" aria-label="Tokens in context at '
+        f'each of {count(messages, "message")}, by source">{"".join(spans)}</div>'
+        f'<small class="session-sources">{legend}{boundaries}; '
+        f"tallest column: {count(highest, 'token')}</small>"
     )
 
 

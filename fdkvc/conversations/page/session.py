@@ -84,25 +84,29 @@ class CompactionCard:
     def of(cls, result: Forgot) -> "CompactionCard":
         """Return the card of a compaction."""
         lost = result.lost()
-        notes = (f"{heading(result)}.", *notes_of(result))
-        losses = tuple((need, _in_words(need, result)) for need in lost[:WORST])
-        note = tokens_note(result.session)
         returning = {line.message for line in result.returned if not line.stays}
-        ways = ways_grid(result) if result.needs else Grid([], [])
-        messages = tuple(sorted(returning))
-        kinds = lost_kinds(lost)
-        said = sentence(result), how_sure(result)
-        return cls(*said, notes, ways, losses, len(lost), note, messages, kinds)
+        return cls(
+            sentence(result),
+            how_sure(result),
+            (f"{heading(result)}.", *notes_of(result)),
+            ways_grid(result) if result.needs else Grid([], []),
+            tuple((need, _in_words(need, result)) for need in lost[:WORST]),
+            len(lost),
+            tokens_note(result.session),
+            tuple(sorted(returning)),
+            lost_kinds(lost),
+        )
 
 
 def _in_words(need: Need, result: Forgot) -> str:
-    ago = count(need.age, "message")
     calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
     return_words = "; it came back in between" if need.giver >= 0 else ""
     holders = ", ".join(f"“{label}”" for label in result.holders(need))
     holder_words = f". Held by {holders}" if holders else ""
-    source = f"from {given_by(need)}, {ago} before {need.method} needed it"
-    return f"{source}{calls}{return_words}{holder_words}"
+    return (
+        f"from {given_by(need)}, {count(need.age, 'message')} before {need.method} needed it"
+        f"{calls}{return_words}{holder_words}"
+    )
 
 
 @dataclass(frozen=True)
@@ -217,11 +221,10 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
             "**{}** What would it have forgotten, had its first half been cut to fewer tokens?"
         ).format(none_words(session))
     )
-    limit = max(tokens // 2 - 1, 1)
     chosen = st.number_input(
         "Tokens that stay",
         1,
-        limit,
+        max(tokens // 2 - 1, 1),
         max(1, tokens // 10),
         key=f"{page}/session-size",
         width=200,
@@ -316,8 +319,9 @@ def _draw_losses(scope: str, card: CompactionCard) -> None:
     if card.losses:
         hidden = card.lost - len(card.losses)
         others = f", and {hidden:,} more" if hidden else ""
-        words = f"Lost word for word{others}: a click shows where it was given and needed."
-        st.caption(plain(words))
+        st.caption(
+            plain(f"Lost word for word{others}: a click shows where it was given and needed.")
+        )
     for place, (need, words) in enumerate(card.losses):
         st.button(
             Markdown("**{}** {}").format(clipped(need.value, 48), words),
@@ -378,7 +382,6 @@ def _draw_moment(
 ) -> None:
     """Draw the messages around a moment, and say what was in context then."""
     context = session.in_context(moment)
-    absent = moment + 1 - len(context)
     with st.expander(
         "Transcript: what was in context at the message", expanded=loss is not None
     ):
@@ -387,7 +390,7 @@ def _draw_moment(
                 f"At message {moment + 1:,} ({session.messages[moment].place}) the model had "
                 f"{count(len(context), 'message')} in context, "
                 f"{count(session.tokens_of(tuple(context)), 'token')}; "
-                f"{count(absent, 'earlier message')} had left it."
+                f"{count(moment + 1 - len(context), 'earlier message')} had left it."
             )
         )
         places: set[int] = (

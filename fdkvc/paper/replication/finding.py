@@ -65,13 +65,11 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         if metrics:
             rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
             verdicts = Counter(row.verdict for row in rows)
-            figures = f"{verdicts[REPRODUCED]} of {len(rows)} {listed(metrics)} figures"
-            remarks = []
-            for verdict, number in verdicts.most_common():
-                if verdict != REPRODUCED:
-                    remarks.append(f"{number} {COUNTED[verdict or OPEN]}")
+            reproduced = verdicts.pop(REPRODUCED, 0)
+            figures = f"{reproduced} of {len(rows)} {listed(metrics)} figures"
+            remarks = [f"{verdicts[name]} {COUNTED[name or OPEN]}" for name in verdicts]
             fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
-            if verdicts[REPRODUCED] and fd_kvc:
+            if reproduced and fd_kvc:
                 own_figures = f"{fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}"
                 remarks.insert(0, f"FD-KVC's own: {own_figures}")
             parts.append(f"{figures} ({'; '.join(remarks)})" if remarks else figures)
