@@ -44,7 +44,14 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
         "“Rosalind” in the true answer: predicted with the full cache and FIFO; "
         "lost with H2O and FD-KVC"
     )
-    assert headline([full, kept]).startswith("No cache loses a word of")
+    assert headline([full, kept]) == (
+        "With every cache, the model still predicts both content words of the true answer that "
+        "the full cache predicts"
+    )
+    assert headline([full, kept], by_full=True).endswith("content words of the full cache's answer")
+    assert headline([replace(full, held=9), replace(kept, held=9)]) == (
+        "Nothing was evicted before this answer: every cache has all that came before"
+    )
     assert headline([answer("Full cache", ("a", False)), lost]).startswith("The full cache ")
     call = (grade_call("Find ; city = Rome", "Find ; city = Rome"),)
     wrong = (grade_call("Find ; city = Bonn", "Find ; city = Rome"),)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from fdkvc.charts.theme import hue_of
-from fdkvc.core.words import clipped, listed
+from fdkvc.core.words import all_of, clipped, listed
 from fdkvc.models.answer_causes import (
     PUNCTUATION,
     Attempt,
@@ -150,6 +150,8 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
         return f"Nothing to compare with here: the full cache {fault}"
     if full.calls and full.as_expected:
         return _calls_sentence(answers, titles)
+    right = [index for index, predicted in enumerate(full.predicted) if predicted.right]
+    full_text = text + ("" if by_full else " that the full cache predicts")
     words = shown_words(answers)
     if words:
         word = max(words, key=lambda index: len(_lost(answers, index)))
@@ -158,20 +160,20 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
             predicting = [title for title in titles if title not in lost]
             value = f"“{full.predicted[word].text.strip(PUNCTUATION)}” in {text}"
             return f"{value}: predicted with {listed(predicting)}; lost with {listed(lost)}"
-        right = [index for index, predicted in enumerate(full.predicted) if predicted.right]
         by_count: dict[int, list[str]] = {}
         for answer in answers[1:]:
             number = sum(not answer.predicted[index].right for index in right)
             by_count.setdefault(number, []).append(answer.title)
         losses = [
-            f"{number or 'none'} with {listed(by_count[number])}"
-            for number in sorted(by_count)
+            f"{number or 'none'} with {listed(names)}"
+            for number, names in sorted(by_count.items())
         ]
-        full_words = f"{len(right)} words of {text}"
-        full_words += "" if by_full else " that the full cache predicts"
-        return f"Lost of the {full_words}: {', '.join(losses)}"
-    if any(word.right for word in full.predicted):
-        return f"No cache loses a word of {text} that the full cache predicts"
+        return f"Lost of the {len(right)} words of {full_text}: {', '.join(losses)}"
+    if right and answers[-1].held == full.count:  # all have the same budget
+        return "Nothing was evicted before this answer: every cache has all that came before"
+    if right:
+        content_words = all_of(len(right), "content word")
+        return f"With every cache, the model still predicts {content_words} of {full_text}"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
 
 
