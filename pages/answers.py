@@ -5,6 +5,7 @@ import streamlit as st
 from fdkvc.models.page import choices, scene, sections, why
 from fdkvc.models.page.forgotten_word import show_instead
 from fdkvc.models.page.loading import load_model
+from fdkvc.ui.fields import is_new
 from fdkvc.ui.frame import page
 
 PAGE = "answers"
@@ -32,7 +33,13 @@ with page(
             body = st.container()
             scene.show_input(PAGE, conversation)
             with body:
-                answered = scene.answer(PAGE, conversation)
-                if answered is not None:
+                top = st.container()
+                # Nothing of another answer stays below one that is computed.
+                place = st.empty() if is_new(f"{PAGE}/below", conversation) else st
+                below = place.container()
+                with top:
+                    answered = scene.answer(PAGE, conversation)
+            if answered is not None:
+                with below:
                     shown.show_problems(why.keep_to_answers(PAGE, answered, shown.link))
                     sections.open_section(PAGE, answered)

@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.live_app import settled
 from tests.browser.address import expect_linked
+from tests.browser.conftest import choose_option
 from tests.browser.test_design import SMALL, TOP
 from tests.browser.test_every_page import SCREEN
 
@@ -19,6 +20,36 @@ NEWEST_IN_SIGHT = """() => {
   return field && message && innerHeight - 80 < field.bottom && field.bottom <= innerHeight &&
     0 <= message.top && message.top < field.top;
 }"""
+
+
+STALE = """() => {
+  window.stale = [];
+  const look = () => {
+    const text = document.body.innerText;
+    if (text.includes('Answering with words restored to'))
+      stale.push(/restored, the call is|evicted nothing yet/.test(text) ||
+        document.querySelector('[aria-label="Answers after restoring words"]') !== null);
+    requestAnimationFrame(look);
+  };
+  look();
+}"""
+"""Notes whether words restored to another answer are shown while those to one are computed."""
+
+
+def test_nothing_of_another_answer_is_shown_while_one_is_computed(page: Page) -> None:
+    page.goto("/answers?look=fifo")
+    page.get_by_text("restored, the call is right").wait_for()
+    settled(page).evaluate(STALE)
+    h2o = page.get_by_role("option", name="H2O")
+    choose_option(page.get_by_role("combobox", name="Cache"), h2o)
+    expect_linked(page, look="h2o")
+    settled(page)
+    box = page.get_by_placeholder("Write as the user")
+    box.fill("Thank you. Are there any movies around there?")
+    box.press("Enter")
+    expect(page.locator(".message")).to_contain_text("any movies around there?")
+    settled(page)
+    assert {*page.evaluate("stale")} == {False}
 
 
 def test_a_person_asks_why_a_call_lost_its_city_and_goes_on_talking(page: Page) -> None:

@@ -18,16 +18,18 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show how restoring evicted words changes an answer."""
     if not answered.conversation.policies:
         return {}
-    place = st.container(horizontal=True, vertical_alignment="bottom")
-    with place:
+    with st.container(horizontal=True, vertical_alignment="bottom"):
         name = choose_answer(page, answered, evicting=True)
+        summary = st.empty()
+    results = st.empty()  # without what is shown of another cache
     answers = restored(answered, name)
     names = [*answered.conversation.titles]
     calls = answered.conversation.expected_calls
     by_full = not (calls and answers.writer == "call")
     answer = answered.answers()[names.index(name)]
     expected = answers.full if by_full else calls[0]
-    show_restoration(place, answers, answer, expected, by_full=by_full)
+    with results.container():
+        show_restoration(summary, answers, answer, expected, by_full=by_full)
     return {}
 
 
