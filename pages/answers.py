@@ -30,15 +30,13 @@ with page(
         sections.show_model_note(name, model.name, model.tokens.note)
         if conversation is not None:
             choices.warn_of(conversation.policies, model)
-            body = st.container()
+            top = st.container()
+            # Nothing of another answer stays below one that is computed.
+            place = st.empty() if is_new(f"{PAGE}/below", conversation) else st
+            below = place.container()
             scene.show_input(PAGE, conversation)
-            with body:
-                top = st.container()
-                # Nothing of another answer stays below one that is computed.
-                place = st.empty() if is_new(f"{PAGE}/below", conversation) else st
-                below = place.container()
-                with top:
-                    answered = scene.answer(PAGE, conversation)
+            with top:
+                answered = scene.answer(PAGE, conversation)
             if answered is not None:
                 with below:
                     shown.show_problems(why.keep_to_answers(PAGE, answered, shown.link))

@@ -326,7 +326,7 @@ def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
 
 
 def test_where_the_full_cache_fails_nothing_is_marked_against_it() -> None:
-    app = open_page("answers", file="dialogues", dialog=0, turn=3, budget=8)
+    app = open_page("answers", file="dialogues", dialog=0, turn=7)
 
     assert "of the true answer" in headline(app) or "in the true answer" in headline(app)
     shown = next(line for line in html(app).split("\n") if '<div class="answers"' in line)

@@ -193,8 +193,8 @@ def choose_conversation(opened_page: Page) -> Conversation | None:
     link = opened_page.link
     page_fields = {field.name: field for field in fields_of(page, {})}
     policies = _choose_policies(page, page_fields[POLICIES.name])
-    file = None
     transcript = None
+    file_key = dialog = ""
     turn = 0
     if fields.choice(page, page_fields[BEGINNING.name]) != NOTHING:
         file = dialogs.chosen_file(opened_page, (dialogs.DIALOG,))
@@ -203,18 +203,19 @@ def choose_conversation(opened_page: Page) -> Conversation | None:
         file = dialogs.choose_tools(page, file)
         dialogs.warn_skipped(file)
         transcript = file.transcripts[dialogs.choose_transcript(page, file)]
+        file_key, dialog = file.key, transcript.name
         turn = _choose_turn(page, transcript, link)
     budget = fields.number(page, page_fields[BUDGET.name])
     decides = fields.choice(page, DECIDES)
     messages = tuple(line for line in held(page, MESSAGES).split("\n") if line.strip())
     # The lengths of answers belong to a conversation: another one starts with the default.
-    beginning = held(page, MODEL), file and file.key, transcript and transcript.name, turn
+    beginning = held(page, MODEL), file_key, dialog, turn
     if fields.is_new(f"{page}/begun", beginning) and not link:
         hold(page, STOPS, page_fields[STOPS.name].default)
     return Conversation(
         model=held(page, MODEL),
-        file="" if file is None else file.key,
-        dialog="" if transcript is None else transcript.name,
+        file=file_key,
+        dialog=dialog,
         turn=turn,
         policies=policies,
         budget=budget,

@@ -190,8 +190,9 @@ def _read_again(
     if stored_text is None:
         return None
     context = earlier_part.chat.fork() if earlier_part else _new_chat(conversation)
-    _reserve(context, max(map(len, stored_text.chat.ids.values())))
-    total = sum(map(len, stored_text.chat.ids.values()))
+    lengths = [*map(len, stored_text.chat.ids.values())]
+    _reserve(context, max(lengths))
+    total = sum(lengths)
     for read_tokens in context.read_on(stored_text.context):
         on_progress(read_tokens / total)
     chat = context.fork()
@@ -298,8 +299,7 @@ class Answered:
         self, name: str, first: int, end: int | None = None
     ) -> list[tuple[Writer, str]]:
         texts = []
-        for index in range(len(self.chat.passages[name]))[first:end]:
-            writer, _, _ = self.chat.passages[name][index]
+        for index, (writer, *_) in [*enumerate(self.chat.passages[name])][first:end]:
             texts.append((writer, self.chat.text(name, passage=index)))
         return texts
 

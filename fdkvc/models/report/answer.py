@@ -8,6 +8,7 @@ from fdkvc.core.words import all_of, clipped, listed
 from fdkvc.models.answer_causes import (
     PUNCTUATION,
     Attempt,
+    GradedArgument,
     GradedCall,
     Restoration,
     changed_words,
@@ -58,18 +59,18 @@ def restored_html(restored: Restoration, expected: str, *, by_full: bool) -> str
         rows.append(
             [head, f"<td>{_written(restored, attempt.written, expected, by_full)}</td>"]
         )
-    names = ["restored", "written with it"]
-    return html_table(names, rows, "Answers after restoring words", "scrolls back")
+    return html_table(
+        ["restored", "written with it"], rows, "Answers after restoring words", "scrolls back"
+    )
 
 
 def _written(restored: Restoration, text: str, expected: str, by_full: bool) -> str:
     if restored.writer == "call":
         return call_html(grade_call(text, expected, by_full=by_full))
-    mark = "met" if restored.undone(text, expected) else "unmet"
-    sign = {"met": "✓", "unmet": "✗"}[mark] if restored.word else ""
+    mark, sign = ("met", "✓") if restored.undone(text, expected) else ("unmet", "✗")
     word = escape(restored.written_word(text) or restored.word)
     chip = f'<div class="chips"><span class="{mark}">{sign} {word}</span></div>'
-    return (chip if sign else "") + words_html(text, expected.split())
+    return (chip if restored.word else "") + words_html(text, expected.split())
 
 
 def words_html(text: str, full: list[str], *, writing: bool = False) -> str:
@@ -99,8 +100,8 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
         chips = []
         for index in shown_words(answers):
             word = answer.predicted[index]
-            instead = f"instead: {word.instead or '(end)'}"
-            chips.append(_chip(word.text, "" if word.right else instead))
+            difference = "" if word.right else f"instead: {word.instead or '(end)'}"
+            chips.append(_chip(word.text, difference))
         if chips:
             parts += "<small>after the same words, it predicts:</small>"
             parts += f'<div class="chips">{" ".join(chips)}</div>'
@@ -219,16 +220,10 @@ def call_html(call: GradedCall) -> str:
     if not call.method:
         chips = [_chip(f"no call of {call.expected_method}", None, call.by_full)]
         return f'<div class="chips">{chips[0]}</div>'
-    difference = f"not {call.expected_method}" if call.expected_method else "not expected"
-    chips = [
-        _chip(
-            call.method,
-            "" if call.method == call.expected_method else difference,
-            call.by_full,
-        )
-    ]
-    for argument in call.arguments:
-        text = f"{argument.slot} = {argument.written}"
+    method = GradedArgument("", call.method, call.expected_method or None)
+    chips = []
+    for argument in (method, *call.arguments):
+        text = f"{argument.slot} = {argument.written}".removeprefix(" = ")
         difference = f"not {argument.expected}"
         if argument.written is None:
             text = argument.slot
@@ -242,10 +237,9 @@ def call_html(call: GradedCall) -> str:
 def _chip(text: str, difference: str | None, by_full: bool = False) -> str:
     """Return what was written, and its difference; empty for none, None if there is nothing."""
     short_text = escape(clipped(text, SHOWN_CHARACTERS))
-    full_text = escape(text)
     if difference == "":
         kind, sign = ("same", "=") if by_full else ("met", "✓")
-        return f'<span class="{kind}" title="{full_text}">{sign} {short_text}</span>'
+        return f'<span class="{kind}" title="{escape(text)}">{sign} {short_text}</span>'
     sign = "≠" if by_full else "✗"
     note = f" <i>{escape(difference)}</i>" if difference else ""
-    return f'<span class="unmet" title="{full_text}">{sign} {short_text}{note}</span>'
+    return f'<span class="unmet" title="{escape(text)}">{sign} {short_text}{note}</span>'
