@@ -494,8 +494,7 @@ def answer_words(answered: Answered, name: str) -> tuple[causes.Word, ...]:
 def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted; show progress meanwhile."""
     bar = st.empty()
-    title = answered.conversation.titles[name]
-    words = f"Answering with words restored to {title}"
+    words = f"Answering with words restored to {answered.conversation.titles[name]}"
     answers = restore(answered, name, lambda share: bar.progress(share, plain(words)))
     bar.empty()
     return answers

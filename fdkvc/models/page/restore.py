@@ -23,10 +23,10 @@ def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         summary = st.empty()
     results = st.empty()  # without what is shown of another cache
     answers = restored(answered, name)
-    names = [*answered.conversation.titles]
     calls = answered.conversation.expected_calls
     by_full = not (calls and answers.writer == "call")
-    answer = answered.answers()[names.index(name)]
+    index = [*answered.conversation.titles].index(name)
+    answer = answered.answers()[index]
     expected = answers.full if by_full else calls[0]
     with results.container():
         show_restoration(summary, answers, answer, expected, by_full=by_full)

@@ -173,8 +173,8 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     if right and answers[-1].held == full.count:  # all have the same budget
         return "Nothing was evicted before this answer: every cache has all that came before"
     if right:
-        content_words = all_of(len(right), "content word")
-        return f"With every cache, the model still predicts {content_words} of {full_text}"
+        all_words = f"{all_of(len(right), 'content word')} of {full_text}"
+        return f"With every cache, the model still predicts {all_words}"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
 
 
