@@ -2,8 +2,9 @@
 
     python -m benchmarks.research.calibration OUT.csv SGD.json AIRLINE.json BFCL.json TOOLTALK.json
 
-Of each file's conversations, ten draws of five are taken by a seed. The card is made from the first
-turns of each conversation, or from three of the five; what it recommends is replayed on the rest.
+Of each file's conversations, ten draws of eight are taken by a seed. The card is made from five of
+them, whole or from the first half of each one's turns; what it recommends is replayed on the other
+three, or on the other turns.
 It holds if the share of values held there is at least the low end of its interval. Each draw is
 halved in one way, then each in the other. Cards go to OUT.csv as they are made, which a later run
 goes on with. Prints a table.
@@ -31,8 +32,8 @@ from fdkvc.verdict.card import Card, find_card, ways_for
 from fdkvc.verdict.model_shape import SHAPES
 from fdkvc.verdict.search import VECTORS, dialog_lengths, find_sizes, needed_values
 
-FILES, OF, TARGET = 10, 5, 0.95
-"""Draws from each file, conversations of a draw, and the share to hold."""
+FILES, OF, FOR_CARD, TARGET = 10, 8, 5, 0.95
+"""Draws from each file, conversations of a draw and of its card, and the share to hold."""
 
 HALVES = ("turns", "conversations")
 
@@ -55,14 +56,16 @@ def part(dialog: Transcript, first: int, end: int) -> Transcript:
 
 
 def halved(dialogs: Sequence[Transcript], half: str) -> Split:
-    """Return half of some conversations, or of the turns of each, and the rest."""
+    """Return what a card is made from, some conversations or turns of each, and the rest."""
+    chosen = dialogs[:FOR_CARD]
     if half == "conversations":
-        return dialogs[:3], dialogs[3:]
-    middle = [len(dialog.turns) // 2 for dialog in dialogs]
-    begun = [part(dialog, 0, turn) for dialog, turn in zip(dialogs, middle, strict=True)]
-    rest = [
-        part(dialog, turn, len(dialog.turns)) for dialog, turn in zip(dialogs, middle, strict=True)
-    ]
+        return chosen, dialogs[FOR_CARD:]
+    begun = []
+    rest = []
+    for dialog in chosen:
+        middle = len(dialog.turns) // 2
+        begun.append(part(dialog, 0, middle))
+        rest.append(part(dialog, middle, len(dialog.turns)))
     return begun, rest
 
 
