@@ -63,7 +63,10 @@ export class Stage {
     this.part('.turns').replaceChildren(...starts.map((turn, at) => {
       const hue = dialog.current[turn];
       const cell = tile(dialog, hue);
-      if (named) cell.replaceChildren(make('span', { title: dialog.label(hue), 'data-letter': dialog.letter(hue) }));
+      if (named) {
+        cell.title = dialog.label(hue);
+        cell.replaceChildren(make('span', { 'data-letter': dialog.letter(hue) }));
+      }
       cell.style.flexGrow = `${(starts[at + 1] ?? dialog.turns) - turn}`;
       return cell;
     }));
@@ -81,7 +84,7 @@ export class Stage {
     readTheme(this.root);
     for (const name of this.part('.turns').querySelectorAll('span')) {
       // What has room in its cell.
-      for (const text of [name.title, name.dataset.letter, '']) {
+      for (const text of [name.parentElement.title, name.dataset.letter, '']) {
         name.textContent = text;
         if (name.scrollWidth <= name.clientWidth) break;
       }

@@ -344,10 +344,12 @@ def find_card(
         candidate = _sized_way(policy, size, shares, tokens, tables, least_lengths)
         candidate = replace(candidate, guessed=sees_vectors(policy), reading=reading)
         worded.append(candidate)
-        if read is not None and name in read.sizes:
+        if read is not None and name in read.sizes and not values.empty:
             size = read.sizes[name]
             candidate = _sized_way(policy, size, shares, tokens, tables, least_lengths)
-            candidate = replace(candidate, reading=reading, sized_by_model=True)
+            # What was read is of the size that words gave, where the model finds none.
+            read_there = None if size is None else reading
+            candidate = replace(candidate, reading=read_there, sized_by_model=True)
         candidates.append(candidate)
     candidates.sort(key=_order)
     worded.sort(key=_order)
@@ -407,7 +409,7 @@ def _sized_way(
 
     It says what it loses, reads again and leaves to others then.
     """
-    tried = size or max(shares, key=shares.__getitem__)
+    tried = size or max(shares, key=shares.__getitem__, default=size_without_calls(tokens))
     needs, rows = (
         table[(table.policy == policy.name) & (table.budget == tried)]
         for table in reversed(tables)

@@ -62,7 +62,7 @@ def card_sentences(card: Card) -> tuple[str, ...]:
 def today_sentence(loss: TodayLoss, unit: str) -> str:
     """Return what is lost today, in tokens of `unit`, and what these leave out."""
     sentence = _loss_sentence(loss, unit)
-    if loss.token_rate > SPLITS:
+    if loss.token_rate > SPLITS and unit == Encoding.name:
         sentence += (
             f" {unit} counts {loss.token_rate:.1f} tokens for a character of this text, and "
         )
@@ -231,7 +231,7 @@ def certainty_sentence(card: Card) -> str:
         few = "one conversation has"
         if card.dominating > 1:
             few = f"{card.dominating:,} conversations with the same tools have"
-        parts.append(f"{few} nearly all of the values, so nothing is known of others")
+        parts.append(f"{few} nearly all of the values, so little is known of others")
     elif word == GUESS:
         sets = f"{count(card.dialogs, 'conversation')} with {count(card.clusters, 'set')} of tools"
         parts.append(
@@ -268,11 +268,13 @@ def _why_small(card: Card) -> list[str]:
     best = card.main_way
     if best is None or best.tried > SMALL * card.tokens or not best.values:
         return []
+    if best.sized_by_model or best.size is None:
+        return []
     values = best.values.values
     return [
         f"so small a size is enough because {values - best.values.lost:,} of "
         f"{count(values, 'value')} that calls need stood in the {best.tried:,} tokens that it "
-        "keeps, and what needs another one loses it"
+        "keeps, and a call that needs another one loses it"
     ]
 
 
@@ -306,13 +308,12 @@ def _beside_words(card: Card) -> list[str]:
 
 def promise_sentence(card: Card) -> str:
     """Return what the setting keeps of other conversations, beside what was asked."""
-    best = card.best
-    if card.promise is None or best is None or card.advice.setting != best:
+    if card.promise is None or card.advice.setting != card.best:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     return (
-        f"Tried on conversations that it was not chosen from, {count(best.tried, 'token')} keep "
-        f"{promise} of the values; the target is {percent(card.target)}."
+        "Chosen on one half of the conversations, a setting keeps "
+        f"{promise} of the values in the other; the target is {percent(card.target)}."
     )
 
 
@@ -407,7 +408,9 @@ def _how_sure(candidate: Way) -> str:
 
 def drawbacks(candidate: Way) -> list[str]:
     """Return what speaks against a way, however sure its size is."""
-    words = [] if candidate.size is not None else ["not enough at any size"]
+    words = []
+    if candidate.size is None:
+        words.append(f"not enough up to {percent(1 - PAYS)} of the average")
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:

@@ -182,8 +182,6 @@ def lose_today(
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     dialogs = transcripts_of(recordings)
     without_tools = not all(dialog.tools_in_text for dialog in dialogs)
-    characters = sum(map(len, chain.from_iterable(dialog.texts for dialog in dialogs)))
-    rate = sum(ends[-1] for ends in turn_ends) / max(characters, 1)
     return TodayLoss(
         today,
         ValueCount.of(arguments),
@@ -193,8 +191,17 @@ def lose_today(
         worst_losses(forgotten(arguments)),
         reread,
         without_tools,
-        rate,
+        _token_rate(recordings[0]),
     )
+
+
+def _token_rate(recording: Recording) -> float:
+    """Return the tokens of the text for each of its characters, without marks of a template."""
+    worded = [
+        token for token in chain.from_iterable(recording.tokens) if token.end > token.start
+    ]
+    characters = sum(map(len, recording.transcript.texts))
+    return len(worded) / max(characters, 1)
 
 
 def stopped_arguments(

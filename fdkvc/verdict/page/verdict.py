@@ -345,7 +345,8 @@ def _show_reader(page: str, known: Known) -> None:
         )
     elif check is not None:
         if check.result is None:
-            st.caption(plain(f"Not read: {check.problem.removeprefix(FAILED)}"))
+            reason = check.problem.removeprefix(FAILED) or "stopped."
+            st.caption(plain(f"Not read: {reason}"))
         longer = min(5 * held(page, MINUTES), int(MINUTES.high or 0))
         st.button(
             plain(f"Read for {longer} min"),
