@@ -124,7 +124,7 @@ def returned_sentence(result: Forgot) -> str:
     missing = [need for need in lost if need.giver < 0]
     named = sum(named_in_context(need, result.session) for need in missing)
     outcome = f", {len(missing):,} did not" if missing else ""
-    outcome += f"; the file name of {named:,} was in context" if named else ""
+    outcome += f"; a file of the same name as {named:,} was in context" if named else ""
     return (
         f"Of {count(len(lost), 'value')} that had left, {len(lost) - len(missing):,} came back "
         f"word for word before use{outcome}."
@@ -132,11 +132,13 @@ def returned_sentence(result: Forgot) -> str:
 
 
 def named_in_context(need: Need, session: Session) -> bool:
-    """Whether a path's last part was in context when a call needed it."""
-    name = rf"(?<![\w.-]){re.escape(file_name(need.value))}(?![\w-])"
+    """Whether the file name that ends a path was in context when a call needed the path."""
+    file = file_name(need.value)
+    name = rf"(?<![\w.-]){re.escape(file)}(?![\w-])"
     earlier = session.in_context(need.message) - {need.message}
     texts = (session.messages[index].turn.text for index in earlier)
-    return is_path(need.value) and any(re.search(name, text) for text in texts)
+    is_file = is_path(need.value) and "." in file[1:]  # the last part of a folder is any word
+    return is_file and any(re.search(name, text) for text in texts)
 
 
 def redone_sentence(fitted: Fitted) -> str:

@@ -320,7 +320,9 @@ def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str
     assert "tide-07.example.net" in shown
     words = " ".join(shown.split())
     assert "this one log (2 compactions, 4 needed values at this one)" in words
-    assert "word for word before use, 2 did not; the file name of 1 was in context." in words
+    assert (
+        "word for word before use, 2 did not; a file of the same name as 1 was in context." in words
+    )
     assert "“Sink+Window” would have held 4, in 136 tokens; agents on hosted services" in words
     assert "what stayed would have held 2 of 4 values; the list alone, 1." in words
     assert words.count("(assumed model: Claude Opus 5, list prices") == 2
