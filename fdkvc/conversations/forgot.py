@@ -42,7 +42,7 @@ WAYS = (
 )
 """The ways that are compared with a recorded compaction by default."""
 
-LISTED = "list alone (rules, paths, ids)"
+LISTED = "list alone"
 """The label of a list that an agent can be told to write: what the user said as a rule, and then
 what the user's words and the agent's calls had, the newest first, each word for word."""
 
