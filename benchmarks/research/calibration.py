@@ -4,10 +4,9 @@
 
 Of each file's conversations, ten draws of eight are taken by a seed. The card is made from five of
 them, whole or from the first half of each one's turns; what it recommends is replayed on the other
-three, or on the other turns.
-It holds if the share of values held there is at least the low end of its interval. Each draw is
-halved in one way, then each in the other. Cards go to OUT.csv as they are made, which a later run
-goes on with. Prints a table.
+three, or on the other turns. It holds if the share of values held there is at least the low end of
+its interval. Each draw is halved in one way, then each in the other. Cards go to OUT.csv as they
+are made, which a later run goes on with. Prints a table.
 """
 
 import sys

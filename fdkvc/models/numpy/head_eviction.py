@@ -244,10 +244,6 @@ def deciding(decides: str, heads: int, layers: int) -> dict[str, int]:
 
 def check_eviction(policy: Policy, budget: int, decides: str) -> None:
     """Raise a ValueError for parameters that `HeadEviction` does not accept."""
-    if not isinstance(policy, Policy):  # most likely its name
-        raise ValueError(
-            f"policy is {policy!r}, but must be a policy, such as read_policy('h2o')"
-        )
     check_count("budget", budget)
     DECIDES.check(decides, "decides")
     check_no_future(policy)
