@@ -52,6 +52,8 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
     assert headline([replace(full, held=9), replace(kept, held=9)]) == (
         "Nothing was evicted before this answer: every cache has all that came before"
     )
+    others = [replace(full, held=9), kept, replace(kept, held=9)]
+    assert headline(others).startswith("With every cache, "), "one of them has evicted"
     assert headline([answer("Full cache", ("a", False)), lost]).startswith("The full cache ")
     call = (grade_call("Find ; city = Rome", "Find ; city = Rome"),)
     wrong = (grade_call("Find ; city = Bonn", "Find ; city = Rome"),)

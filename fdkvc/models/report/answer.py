@@ -170,7 +170,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
             for number, names in sorted(by_count.items())
         ]
         return f"Lost of the {len(right)} words of {full_text}: {', '.join(losses)}"
-    if right and answers[-1].held == full.count:  # all have the same budget
+    if right and all(answer.held == full.count for answer in answers):
         return "Nothing was evicted before this answer: every cache has all that came before"
     if right:
         all_words = f"{all_of(len(right), 'content word')} of {full_text}"
