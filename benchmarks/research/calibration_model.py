@@ -12,6 +12,7 @@ card is appended to OUT.csv, with which a later run goes on. Prints a table.
 
 import sys
 from collections.abc import Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from time import perf_counter
 
@@ -66,8 +67,9 @@ def card_of(dialogs: Sequence[Transcript], named: NamedModel) -> Card:
 def promise_of(card: Card) -> tuple[float, float]:
     """Return the share of values that a card says stays right, and its low end; NaN for none."""
     best = card.best
-    if best is not None and best.reading is not None and best.reading.values:
-        return best.reading.right / best.reading.values, best.reading.interval[0]
+    reading = None if best is None else best.reading
+    if reading is not None and not isnan(reading.interval[0]):
+        return reading.right / reading.values, reading.interval[0]
     if card.promise is not None:
         return card.promise.mean, card.promise.low
     return float("nan"), float("nan")

@@ -47,7 +47,8 @@ def budgets_chart(
     )
     budgets = sorted({*table.budget, *marks.budget, *readings.budget}) or [1]
     base = alt.Chart(alt.NamedData("budgets")).encode(x=_budget_axis(budgets))
-    lowest, _ = ends_of(pd.concat([table["mean"], marks["mean"], readings.ci_low]), 1.0)
+    means = [table["mean"], marks["mean"], readings["mean"], readings.ci_low]
+    lowest, _ = ends_of(pd.concat(means), 1.0)
     domain = (0.5 if lowest >= 0.5 else 0, 1)
     y = axis_between(alt.Y, "mean", domain, tickCount=5, format=".0%")
     kind = "policy:N"

@@ -394,6 +394,33 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     return low if count else 0.0, high if count < n else 1.0
 
 
+def cluster_share(
+    values: npt.ArrayLike,
+    clusters: Sequence[Hashable],
+    n: int,
+    weights: npt.ArrayLike | None = None,
+) -> tuple[float, float]:
+    """Return the interval of the mean of shares of dialogs, of which `n` were counted in all.
+
+    It is the wider one of that over clusters, see `cluster_mean`, and of Wilson's, as a few equal
+    shares say little of others; NaN without an interval over clusters.
+
+    Examples
+    --------
+    >>> cluster_share([1, 1, 1], ["a", "b", "c"], 30)
+    (nan, nan)
+    >>> low, high = cluster_share([1, 1, 1, 1], ["a", "b", "c", "d"], 20)
+    >>> round(low, 2), high
+    (0.84, 1.0)
+    """
+    known = cluster_mean(values, clusters, weights)
+    low, high = known.interval
+    if math.isnan(low):
+        return low, high
+    least, most = share_interval(round(known.mean * n), n)
+    return max(min(low, least), 0.0), min(max(high, most), 1.0)
+
+
 def holm(p_values: Iterable[float | None]) -> Doubles:
     """Adjust p-values for multiple tests by Holm's step-down method.
 

@@ -18,7 +18,7 @@ from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
-from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, share_interval
+from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, cluster_share
 from fdkvc.core.transcripts import SPAN_KINDS
 from fdkvc.core.words import percent
 from fdkvc.engine.sinks import SINKS, sinks_of
@@ -131,16 +131,13 @@ class Reading(ModelLoss):
 
     dialogs: int
     """From how many it evicted."""
+    interval: tuple[float, float] = (math.nan, math.nan)
+    """Of the share of values that stay right, over clusters; NaN if these are too few."""
 
     @property
     def wrong(self) -> int:
         """How many values changed."""
         return self.values - self.right
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Of the share of values that stay right, Wilson's."""
-        return share_interval(self.right, self.values)
 
     @property
     def measures(self) -> bool:
@@ -540,8 +537,7 @@ def promised(
 ) -> Promise | None:
     """Return what ways hold that were chosen on the other half of the clusters.
 
-    None if a half alone chooses none, or without an interval over clusters. It is the wider one of
-    that and of Wilson's for as many calls.
+    None if a half alone chooses none, or without an interval over clusters (see `cluster_share`).
     """
     halves = halves_of(values)
     values = values.assign(cluster=clusters_of(values))
@@ -573,9 +569,5 @@ def promised(
         calls += len(test_rows.drop_duplicates(CALL))
     if not kept_values:
         return None
-    mean = float(np.mean(kept_values))
-    low, high = cluster_mean(kept_values, clusters).interval
-    if math.isnan(low):
-        return None
-    least, most = share_interval(round(mean * calls), calls)
-    return Promise(mean, max(min(low, least), 0.0), min(max(high, most), 1.0))
+    low, high = cluster_share(kept_values, clusters, calls)
+    return None if math.isnan(low) else Promise(float(np.mean(kept_values)), low, high)

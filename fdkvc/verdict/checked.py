@@ -21,6 +21,7 @@ from typing import ClassVar, Unpack
 import pandas as pd
 
 from fdkvc.core.parameters import Field
+from fdkvc.core.statistics import cluster_share
 from fdkvc.core.transcripts import Transcript
 from fdkvc.core.words import count
 from fdkvc.models.answers import CHUNK, FULL, Answers, is_large, run_answers, work_of
@@ -39,6 +40,7 @@ from fdkvc.verdict.card import (
     Way,
 )
 from fdkvc.verdict.search import (
+    clusters_of,
     next_place,
     next_sizes,
     sizes_of,
@@ -512,7 +514,12 @@ def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Rea
     for name, rows in table.groupby("policy", sort=False):
         kl = rows[rows.metric == KL].value
         right = rows[rows.metric == RIGHT]
-        right_values = round(float((right.value * right["count"]).sum()))
-        values = int(right["count"].sum())
-        readings[str(name)] = Reading(right_values, values, float(kl.mean()), len(kl))
+        counts = right["count"]
+        right_values = round(float((right.value * counts).sum()))
+        values = int(counts.sum())
+        reading = Reading(right_values, values, float(kl.mean()), len(kl))
+        if values:
+            interval = cluster_share(right.value, [*clusters_of(right)], values, counts)
+            reading = replace(reading, interval=interval)
+        readings[str(name)] = reading
     return readings

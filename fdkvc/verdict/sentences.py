@@ -322,9 +322,12 @@ def _lost_words(reading: Reading, target: float) -> str:
     if not reading.values:
         lost = lost_likelihood(reading.kl)
         return f": the words that the full cache expects become {lost} less likely"
-    low, high = map(percent, reading.interval)
+    low, high = reading.interval
+    ends = "too few conversations for an interval"
+    if not math.isnan(low):
+        ends = f"{percent(low)} to {percent(high)}"
     words = f": {reading.right} of {count(reading.values, 'value')} stay the same as with the full "
-    words += f"cache ({low} to {high})"
+    words += f"cache ({ends})"
     if reading.right < target * reading.values:
         words += f", fewer than the {percent(target)} asked"
     return words

@@ -268,6 +268,20 @@ def test_twenty_values_in_five_conversations_are_a_measurement(
     assert certainty(card_of({"sink": (0.5, 0.96, 0.99)}, read=read)) == word
 
 
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [((0.62, 1.0), "62 % to 100 %"), ((math.nan, math.nan), "too few conversations for an interval")],
+)
+def test_a_reading_says_its_interval_or_that_there_is_none(
+    interval: tuple[float, float], words: str
+) -> None:
+    reading = Reading(18, 20, 0.01, 5, interval)
+    read = ModelRead("SmolLM2", ("d0",), 900, {"sink": reading})
+    assert f"18 of 20 values stay the same as with the full cache ({words})" in (
+        certainty_sentence(card_of({"sink": (0.5, 0.96, 0.99)}, read=read))
+    )
+
+
 def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> None:
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), MESSAGES: (0.5, 0.96, 0.97)}
     card = card_of(recall | {USER_FIRST: (0.5, 0.97, 0.98)})

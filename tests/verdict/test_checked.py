@@ -4,9 +4,11 @@ from dataclasses import replace
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from fdkvc.core.statistics import share_interval
 from fdkvc.core.transcripts import Demand, Mention, Transcript, Turn
 from fdkvc.models.answers import MEASURED, Answers, run_answers
 from fdkvc.models.numpy import BUNDLED
@@ -23,6 +25,7 @@ from fdkvc.verdict.checked import (
     check_language,
     check_loss,
     read_card,
+    readings_of,
     sample_of,
     ways_to_read,
 )
@@ -197,6 +200,30 @@ def test_few_values_lower_no_size(by_words: int, values: int, size: int) -> None
     assert (sizing.found_sizes, {*sizing.final_readings}) == (
         ({"sink": 40}, {"sink"}) if read else ({}, set())
     ), "nothing is evicted at 80: a reading at 40 is none of that"
+
+
+def test_the_interval_of_a_reading_is_over_conversations() -> None:
+    """Values of one conversation stay or go together, so ten of them are not ten times the news."""
+
+    def interval_of(*shares: float, services: str = "own") -> tuple[float, float]:
+        rows = []
+        for number, share in enumerate(shares):
+            name = f"d{number}"
+            cluster = name if services == "own" else services
+            rows.append((name, cluster, "sink", 40, "kl", 0.1, 9))
+            rows.append((name, cluster, "sink", 40, "values_right_of_full", share, 10))
+        table = pd.DataFrame(rows, columns=list(MEASURED))
+        tokens = {f"d{number}": 100 for number in range(len(shares))}
+        reading = readings_of(table, tokens)["sink"]
+        assert reading.values == 10 * len(shares)
+        return reading.interval
+
+    uneven = interval_of(0, 1, 1, 1, 1)
+    assert uneven[0] < share_interval(40, 50)[0] - 0.3
+    assert uneven[1] == 1
+    assert interval_of(0, 1, 1, 1, 1, services="hotel") == uneven, "each is a cluster of its own"
+    assert interval_of(1, 1, 1, 1, 1) == share_interval(50, 50)
+    assert np.isnan(interval_of(0, 1, 1)).all()
 
 
 def read_at(sizes: dict[str, int]) -> tuple[float, dict[str, int]]:
