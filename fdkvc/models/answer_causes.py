@@ -142,6 +142,16 @@ def is_readable(text: str) -> bool:
     return bool({*pieces} - FUNCTION_WORDS)
 
 
+def evicted_words(words: Sequence[Word], cache: TextCache) -> frozenset[str]:
+    """Return the words, as `bare`, that most heads have evicted wherever they stand in a text."""
+    evicted = (cache.evicted_in >= 0).mean(axis=(0, 1)) > 0.5  # (N,)
+    gone = set()
+    there = set()
+    for word in words:
+        (gone if evicted[word.tokens].any() else there).add(bare(word.text))
+    return frozenset(gone - there)
+
+
 def turns_of(passages: Passages) -> list[int]:
     """Return the turn of each passage.
 
@@ -338,8 +348,8 @@ class Restoration:
     lost: str
     """The passage under the policy's cache."""
     word: str
-    """The lost word: the first of the full cache's passage that the other lacks, readable if there
-    is one; "" if it lacks none."""
+    """The lost word: the first of the full cache's passage that the other lacks. One that had been
+    said and was evicted is taken before others, then a readable one; "" if it lacks none."""
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
@@ -370,9 +380,9 @@ def restore_spans(
     """Restore evicted spans and let the model write the next passage.
 
     `cache` has read the passages and ended its turn, and is not changed. At most `max_spans` spans
-    are restored: those with the most attention from the full cache where it writes the first word
-    that the policy's answer lacks. Function words come after all readable ones. A large model
-    writes only the first words of its answers.
+    are restored: those with the most attention from the full cache where it writes the word that
+    the policy's answer lacks (`Restoration.word`). Function words come after all readable ones. A
+    large model writes only the first words of its answers.
     """
     # 1. Write the answer under the full cache and under the policy's.
     tokens = model.tokens
@@ -384,7 +394,9 @@ def restore_spans(
     on_progress(0.1)
     answer, policy_answer = write(caches=[full, lost])
     on_progress(0.3)
-    # 2. Find the first word that the policy's answer lacks; without one, weigh the whole answer.
+    # 2. Find the word that the policy's answer lacks; without one, weigh the whole answer.
+    words = words_of(tokens, cache.ids, passages)
+    gone = evicted_words(words, cache)
     start = cache.count + len(tokens.marks[writer])
     full_words = []
     for text, low, high in words_in(tokens, full.ids[start:]):
@@ -393,11 +405,12 @@ def restore_spans(
     changed = changed_words([word.text for word in full_words], policy_words)
     missing = [*compress(full_words, changed)]
     whole_answer = Word("", -1, start, max(full.count, start + 1))
-    chosen = missing[0] if missing else whole_answer
-    for word in missing:
-        if is_readable(word.text):
-            chosen = word
-            break
+
+    def rank(word: Word) -> tuple[bool, bool]:
+        readable = is_readable(word.text)
+        return not (readable and bare(word.text) in gone), not readable
+
+    chosen = min(missing, key=rank, default=whole_answer)
     end = chosen.end
     if writer == "call":  # also the rest of an argument's value, up to the next word in common
         common = [
@@ -407,7 +420,6 @@ def restore_spans(
     # 3. Weigh earlier tokens by the full cache's attention where it writes that.
     places = range(chosen.first - 1, min(end - 1, full.count))
     weights = sum(full.attention(place).mean(axis=(0, 1))[: cache.count] for place in places)
-    words = words_of(tokens, cache.ids, passages)
     # 4. Restore each span alone, then all of them, and let each cache write.
     evicted_spans = _spans(words, np.asarray(weights), cache, passages)
     spans = [*islice(evicted_spans, max_spans)]

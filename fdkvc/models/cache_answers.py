@@ -26,6 +26,8 @@ class Predicted(NamedTuple):
     """Whether the likeliest tokens are its words, apart from punctuation at its ends."""
     instead: str
     """The text of the likeliest tokens."""
+    evicted: bool = False
+    """Whether it had been said, and was evicted wherever it was; see `evicted_words`."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ import pytest
 
 from fdkvc.core.attention import Bools
 from fdkvc.models.answer_causes import (
+    bare,
     changed_words,
+    evicted_words,
     grade_call,
     is_readable,
     restore_spans,
@@ -156,7 +158,9 @@ def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(
     places = [*words_in(model.tokens, full.ids[start:])]
     changed = changed_words(restoration.full.split(), restoration.lost.split())
     lost = [word for word, differs in zip(places, changed, strict=True) if differs]
-    text, first, end = next(word for word in lost if is_readable(word[0]))
+    gone = evicted_words(words_of(model.tokens, cache.ids, passages), cache)
+    said = [word for word in lost if bare(word[0]) in gone and is_readable(word[0])]
+    text, first, end = (said or [word for word in lost if is_readable(word[0])])[0]
     assert text == restoration.word
     looked = [full.attention(start + place - 1).mean(axis=(0, 1)) for place in range(first, end)]
     for span in spans:
@@ -168,6 +172,24 @@ def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert together.spans == tuple(spans)
+
+
+def test_a_word_is_evicted_once_most_heads_have_no_place_where_it_was_said(
+    model: LanguageModel, context: Chat
+) -> None:
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    words = words_of(model.tokens, cache.ids, passages)
+    gone = evicted_words(words, cache)
+    newest = {bare(word.text) for word in words if word.first >= cache.count - 8}
+    assert gone
+    assert not gone & newest
+    for text in gone:
+        for word in words:
+            if bare(word.text) == text:
+                heads = (cache.evicted_in[:, :, word.tokens] >= 0).mean(axis=(0, 1))
+                assert heads.max() > 0.5
+    whole = context.caches["full"]
+    assert not evicted_words(words_of(model.tokens, whole.ids, context.passages["full"]), whole)
 
 
 def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(

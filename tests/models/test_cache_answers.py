@@ -63,6 +63,15 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
     )
 
 
+def test_of_words_that_caches_lose_the_headline_names_one_that_they_evicted() -> None:
+    full = answer("Full cache", ("glad", True), ("Rosalind", True))
+    fifo = answer("FIFO", ("glad", False), ("Rosalind", False))
+    glad, name = fifo.predicted
+    evicted = replace(fifo, predicted=(glad, name._replace(evicted=True)))
+    assert headline([full, fifo]).startswith("“glad” in ")
+    assert headline([full, evicted]).startswith("“Rosalind” in ")
+
+
 def test_agreement_with_the_full_cache_is_not_called_right() -> None:
     full, fifo, h2o = (replace(answer(title), predicted=()) for title in ("Full", "FIFO", "H2O"))
     booked, weather = "Book ; day = today", "GetWeather ; city = Rome"

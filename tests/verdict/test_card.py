@@ -270,7 +270,10 @@ def test_twenty_values_in_five_conversations_are_a_measurement(
 
 @pytest.mark.parametrize(
     ("interval", "words"),
-    [((0.62, 1.0), "62 % to 100 %"), ((math.nan, math.nan), "too few conversations for an interval")],
+    [
+        ((0.62, 1.0), "62 % to 100 %"),
+        ((math.nan, math.nan), "too few conversations for an interval"),
+    ],
 )
 def test_a_reading_says_its_interval_or_that_there_is_none(
     interval: tuple[float, float], words: str

@@ -428,6 +428,9 @@ def _predicted(
     tokens = context.model.tokens
     shape = context.model.decoder.shape
     cache = context.caches[name].fork()
+    gone = causes.evicted_words(
+        causes.words_of(tokens, cache.ids, context.passages[name]), cache
+    )
     words = []
     room = min(MAX_WRITTEN_TOKENS, shape.positions - context.longest)
     step = max(MAX_BLOCK_LOGITS // shape.vocabulary, 1)
@@ -458,7 +461,7 @@ def _predicted(
         for text, low, end in places:
             instead = tokens.text(likeliest[low - 1 : end - 1]).strip()
             right = causes.bare(instead) == causes.bare(text)
-            words.append(Predicted(text, right, instead))
+            words.append(Predicted(text, right, instead, causes.bare(text) in gone))
         cache.end_turn()
     return tuple(words)
 

@@ -127,14 +127,21 @@ def _lost(answers: Sequence[CacheAnswer], index: int) -> list[str]:
     return [answer.title for answer in answers if not answer.predicted[index].right]
 
 
+def _loss(answers: Sequence[CacheAnswer], index: int) -> tuple[int, int]:
+    """Return how many caches lose a word after they had evicted it, and how many lose it at all."""
+    words = [answer.predicted[index] for answer in answers]
+    lost = [word.evicted for word in words if not word.right]
+    return sum(lost), len(lost)
+
+
 def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
     """Return the words that the full cache predicts and another does not, in the order of the text.
 
-    Of many, those that most caches lose.
+    Of many, those that most caches lose, evicted ones first.
     """
     right = [index for index, word in enumerate(answers[0].predicted) if word.right]
     lost = [index for index in right if _lost(answers, index)]
-    most_lost = sorted(lost, key=lambda index: -len(_lost(answers, index)))
+    most_lost = sorted(lost, key=lambda index: _loss(answers, index), reverse=True)
     return sorted(most_lost[:SHOWN_WORDS])
 
 
@@ -155,7 +162,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     full_text = text + ("" if by_full else " that the full cache predicts")
     words = shown_words(answers)
     if words:
-        word = max(words, key=lambda index: len(_lost(answers, index)))
+        word = max(words, key=lambda index: _loss(answers, index))
         lost = _lost(answers, word)
         if all({*_lost(answers, index)} <= {*lost} for index in words):
             predicting = [title for title in titles if title not in lost]
