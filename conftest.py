@@ -24,6 +24,11 @@ from xdist.scheduler import LoadScopeScheduling
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# A worker for each core: threads of NumPy and PyTorch would wait for each other. The tests of
+# SmolLM2 take 175 s of processor time so, and 303 s with two threads in each of two workers.
+for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")
+
 settings.register_profile("fast", max_examples=25, deadline=None, derandomize=True, database=None)
 settings.register_profile("explore", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile("fast")

@@ -1,4 +1,4 @@
-"""What the tests of live models share: one thread, no gradients, and a small model."""
+"""What the tests of live models share: no gradients, and a small model."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny products are quicker without company."""
+def without_gradients() -> Iterator[None]:
     import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     with torch.inference_mode():
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
