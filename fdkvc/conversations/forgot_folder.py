@@ -117,7 +117,7 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     sentences = [
         f"{count(total.compactions, 'compaction')} in {sessions}: {lost:,} of "
         f"{count(total.needed, 'value')} that later calls needed had left, {total.returned:,} of "
-        "them came back before use."
+        "them came back word for word before use."
     ]
     if not total.compactions:
         sentences = [
