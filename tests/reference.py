@@ -598,11 +598,6 @@ LEARNED_TERMS = {
 }
 
 
-def new_without_memory(seen: Seen, token: int) -> dict[str, float]:
-    """Start with nothing."""
-    return {}
-
-
 NEW: dict[str, Callable[[Seen, int], dict[str, float]]] = {
     **dict.fromkeys(("fd-kvc", "fd-kvc-adaptive"), new_fd_kvc),
     "surprisal": new_surprisal,

@@ -65,9 +65,6 @@ def pointing(*turns: list[list[float]], topics: Sequence[str | None] | None = No
     )
 
 
-# ------------------------------------------------------------------------------- dialogs
-
-
 def random_vectors(
     seed: int | Sequence[int],
     lengths: Sequence[int],
@@ -181,9 +178,6 @@ def ragged(draw: st.DrawFn, rows: int = 4) -> DialogBatch:
     return stack(draw(dialogs(rows)))
 
 
-# ------------------------------------------------------------------------------- policies
-
-
 def values_of(known: Parameter, kind: type) -> st.SearchStrategy[Any]:
     """Draw from all of a hyperparameter's valid range, its ends included."""
     if known.choices:
@@ -207,9 +201,6 @@ def policies(draw: st.DrawFn, keys: Sequence[str] = tuple(POLICIES)) -> Policy:
             for name, known in parameters_of(POLICIES[key]).items()
         },
     )
-
-
-# ------------------------------------------------------------------------------- the oracle
 
 
 @lru_cache(maxsize=128)
@@ -269,9 +260,6 @@ def oracle(dialogs: DialogBatch, row: int, policy: Policy, budget: int) -> list[
         told_to_the_oracle(dialogs, row),
         around[::-1],
     )
-
-
-# ------------------------------------------------------------------------------- comparisons
 
 
 def live(entries: EntryTrace, row: int, turn: int) -> NDArray[np.intp]:
@@ -420,9 +408,6 @@ def assert_same_state(one: State, other: State) -> None:
         assert mine.keys() == theirs.keys()
         for name, column in mine.items():
             _assert_same(column, theirs[name], name)
-
-
-# ------------------------------------------------------------------------------- evidence
 
 
 def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str, float]:

@@ -56,9 +56,6 @@ def command(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]
     )
 
 
-# ------------------------------------------------------------------------------- benchmark
-
-
 def test_benchmark_writes_its_files_and_prints_its_tables(tmp_path: Path, capsys: CAPTURED) -> None:
     out = tmp_path / "out"
     assert run("benchmark", "--dialogs", "3", "--seed", "4", "--out", out) == 0
@@ -193,9 +190,6 @@ def test_without_a_terminal_lines_come_while_nothing_is_reported(
     assert left[-1] < 60
 
 
-# ------------------------------------------------------------------------------- sweep
-
-
 def test_a_sweep_takes_the_values_of_the_paper(tmp_path: Path, capsys: CAPTURED) -> None:
     parameter = "w_c"
     assert run("sweep", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
@@ -207,9 +201,6 @@ def test_a_sweep_takes_the_values_of_the_paper(tmp_path: Path, capsys: CAPTURED)
     assert (table.published.notna() == (table.metric != "late_diversity")).all()
     assert {path.name for path in tmp_path.iterdir()} == {"sweep.csv", "run.json"}
     assert "Mixed 3-Topic" in capsys.readouterr().out
-
-
-# ------------------------------------------------------------------------------- all
 
 
 @pytest.mark.long
@@ -252,9 +243,6 @@ def test_sweep_writes_every_value(tmp_path: Path, capsys: CAPTURED) -> None:
     assert "fd-kvc gamma=0.8" in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------------------- trace
-
-
 @pytest.mark.parametrize("policy", ["fifo", "fd-kvc"])
 def test_trace_writes_the_files_of_its_trace(tmp_path: Path, capsys: CAPTURED, policy: str) -> None:
     out = tmp_path / "out"
@@ -284,8 +272,6 @@ def test_trace_takes_a_schedule_and_hyperparameters(tmp_path: Path, capsys: CAPT
     assert pd.read_csv(tmp_path / "turns.csv").topic.tolist() == list("AABC")
     assert "FD-KVC γ=0.8 w_c=0.3 on Custom schedule (AABC)" in capsys.readouterr().out
 
-
-# ------------------------------------------------------------------------------- mistakes
 
 DIALOGS, BUDGET, SEED, WORKERS = (
     f"but must be {known.allowed(int)}"
@@ -437,9 +423,6 @@ def test_an_error_of_the_system_is_a_sentence_wherever_it_comes_from(
     assert said.err.count("\n") == 1
 
 
-# ------------------------------------------------------------------------------- as a process
-
-
 HELP = """
 import sys
 from fdkvc.commands.main import main
@@ -488,9 +471,6 @@ def test_a_reader_who_has_seen_enough_is_no_mistake(tmp_path: Path) -> None:
     assert process.returncode == 0
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written == {"README.md", "entries.csv", "turns.csv"}
-
-
-# ------------------------------------------------------------------------------- defaults
 
 
 def test_the_latency_that_is_written_is_the_one_that_is_measured(

@@ -55,9 +55,6 @@ def alike(*lengths: int, topics: str) -> DialogBatch:
     )
 
 
-# ------------------------------------------------------------------------------- what is kept
-
-
 def test_retention_and_diversity_by_hand() -> None:
     dialog = alike(2, 2, 3, 0, topics="ABAB")
     trace = fifo(dialog, budget=3)
@@ -107,9 +104,6 @@ def test_a_part_of_a_run_is_measured_over_its_own_turns() -> None:
         np.testing.assert_array_equal(metric.measure(part, dialogs), whole[:, 4:])
 
 
-# ------------------------------------------------------------------------------- alignment
-
-
 def test_alignment_compares_the_output_with_the_projected_topic() -> None:
     plain = alike(1, 1, topics="AB")
     topics = np.array([[[1, 0], [0, 1], [0, 0]]], np.float32)
@@ -141,9 +135,6 @@ def test_a_topic_whose_direction_is_not_known_is_the_mean_of_its_tokens() -> Non
     # The topic A is (6, 1) / 3, B is (3, 4); the output is the newest token.
     along_a = np.hypot(6, 1)
     np.testing.assert_allclose(alignment(trace, dialog), [[1 / along_a, 1, 6 / along_a]], rtol=1e-6)
-
-
-# ------------------------------------------------------------------------------- late
 
 
 @pytest.mark.parametrize(
@@ -189,9 +180,6 @@ def test_a_metric_knows_its_late_value() -> None:
 def test_a_label_is_words_and_not_an_identifier() -> None:
     for metric in METRICS.values():
         assert not re.search(r"[a-z][A-Z]|_", metric.label), metric.label
-
-
-# ------------------------------------------------------------------------------- adaptation
 
 
 def adapted(*lengths: int, topics: str, budget: int = 10) -> Adaptation:
@@ -275,9 +263,6 @@ def test_adaptation_is_known_where_the_record_begins_by_the_change_of_topic(firs
     np.testing.assert_array_equal(late.never, whole.never & is_known)
 
 
-# ------------------------------------------------------------------------------- memory
-
-
 @pytest.mark.parametrize("key", ["fifo", "fd-kvc"])
 def test_a_cache_that_is_not_full_takes_what_it_holds(key: str) -> None:
     """Else it would be larger than the full cache, which has no more tokens to hold."""
@@ -310,9 +295,6 @@ def test_scores_take_four_bytes_a_channel(key: str) -> None:
     assert result.scores == entries * 4 * len(policy.channels)
     assert result.keys == entries * 8 * 4
     assert result.full_cache == 2 * 3 * 32 * 8 * 4
-
-
-# ------------------------------------------------------------------------------- against the full
 
 
 def test_attention_loss_is_what_the_kept_entries_miss() -> None:

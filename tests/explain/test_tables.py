@@ -71,9 +71,6 @@ def by_hand(
     return Results(benchmark, {scenario: measured}, 0.1)
 
 
-# ------------------------------------------------------------------------------- summary
-
-
 def test_summary_has_a_row_for_each_scenario_policy_and_metric(results: Results) -> None:
     table = summary_table(results)
     assert tuple(table.columns) == SUMMARY
@@ -119,9 +116,6 @@ def test_a_run_that_was_cancelled_shows_what_is_finished() -> None:
     assert paired_table(part).n.tolist() == [2]
 
 
-# ------------------------------------------------------------------------------- adaptation
-
-
 def test_adaptation_table(results: Results) -> None:
     table = adaptation_table(results)
     assert tuple(table.columns) == ADAPTATIONS
@@ -136,9 +130,6 @@ def test_adaptation_table(results: Results) -> None:
             figure = published("adaptation", row["policy"], name)
             assert figure is not None
             assert row[f"published_{name}"] == figure.value
-
-
-# ------------------------------------------------------------------------------- paired
 
 
 def test_paired_table_compares_all_with_the_baseline(results: Results) -> None:
@@ -163,9 +154,6 @@ def test_paired_table_compares_all_with_the_baseline(results: Results) -> None:
         assert (row["t"], row["p"]) == pytest.approx((expected.t, expected.p), rel=1e-6)
 
 
-# ------------------------------------------------------------------------------- latency
-
-
 def timed(latencies: dict[str, float]) -> Study:
     return Study(Results(Benchmark(), {}, 0.1), latencies=latencies)
 
@@ -180,17 +168,12 @@ def test_latency_table() -> None:
     assert latency_table(timed({"h2o": 0.04})).ratio_to_fifo.isna().all(), "FIFO did not run"
 
 
-# ------------------------------------------------------------------------------- ablation
-
-
 def test_an_ablation_has_the_value_of_the_parameter() -> None:
     ran = by_hand({"sink": {"late_retention": [0.6]}})
     assert sweep_table(ran, "sinks")[["sinks", "mean"]].to_numpy() == pytest.approx(
         np.array([[4, 0.6]])
     )
 
-
-# ------------------------------------------------------------------------------- a trace
 
 RUNS = [
     *((policy_named(key), "mixed") for key in POLICIES),
@@ -322,8 +305,6 @@ def test_a_shorter_row_of_a_batch_has_its_own_turns_only() -> None:
         )
 
 
-# ------------------------------------------------------------------------------- two runs
-
 DIALOG = generate(SCENARIOS["mixed"], 1, 7)
 NAMES = ("fifo", "sink", "h2o", "fd-kvc")
 TRACES = {name: simulate(policy_named(name), DIALOG, 56) for name in NAMES}
@@ -365,9 +346,6 @@ def test_two_empty_caches_overlap_wholly() -> None:
     assert overlap_table(evicted, evicted)["jaccard"].tolist() == [1.0, 1.0]
 
 
-# ------------------------------------------------------------------------------- difference
-
-
 @every_pair
 def test_the_difference_lists_what_only_one_keeps(one: str, other: str) -> None:
     table = difference_table(ENTRIES[one], ENTRIES[other])
@@ -400,9 +378,6 @@ def test_scores_and_ranks_are_those_of_the_turn_and_of_the_eviction(one: str, ot
         for name in ("score", "rank"):
             assert row[f"{name}_{row['keeper']}"] == stays[name]
             assert row[f"{name}_{loser}"] == went[name]
-
-
-# ------------------------------------------------------------------------------- figures
 
 
 def test_the_figures_are_those_of_the_metrics() -> None:

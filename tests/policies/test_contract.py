@@ -89,9 +89,6 @@ def traces(dialogs: DialogBatch) -> dict[str, Trace]:
     return {key: simulate(policy_named(key), dialogs, BUDGET) for key in POLICIES}
 
 
-# ------------------------------------------------------------------------------- what it is
-
-
 def test_the_papers_policies_are_registered_and_labels_differ() -> None:
     assert set(PAPER_POLICIES) <= set(POLICIES)
     labels = [policy.label for policy in POLICIES.values()]
@@ -141,9 +138,6 @@ def test_every_field_is_a_described_hyperparameter(key: str) -> None:
             low, high = facts.paper
             assert facts.low <= low < high <= facts.high, name
             assert low <= default <= high, name
-
-
-# ------------------------------------------------------------------------------- its turn
 
 
 @every_turn
@@ -225,9 +219,6 @@ def test_nothing_that_goes_in_is_changed(key: str) -> None:
         np.testing.assert_array_equal(column, copies[name], err_msg=name)
 
 
-# ------------------------------------------------------------------------------- large numbers
-
-
 @every_turn
 @pytest.mark.filterwarnings("error")
 def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
@@ -253,9 +244,6 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
         if policy.bounded and fills_its_budget(policy):
             assert ((held > used - size) & (held <= trace.budget)).all()
         assert_same_run(alone, trace, 0, 1)
-
-
-# ------------------------------------------------------------------------------- empty turns
 
 
 def with_gaps(vectors: dict[str, Any], lengths: list[int]) -> DialogBatch:
@@ -303,9 +291,6 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
     assert gapped.evicted["budget"][0, gap] == gapped.evicted["threshold"][0, gap] == 0
 
 
-# ------------------------------------------------------------------------------- the online face
-
-
 @pytest.mark.parametrize("name", [*STREAMING_POLICIES, *OPTIONS])
 def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
@@ -331,9 +316,6 @@ def test_who_looks_at_the_future_is_refused_by_a_stream(key: str) -> None:
     )
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         OnlineCache(policy_named(key), BUDGET)
-
-
-# ------------------------------------------------------------------------------- what it looks at
 
 
 class Spy(Observation):
@@ -387,9 +369,6 @@ def test_it_looks_at_what_it_declares(name: str, dialogs: DialogBatch) -> None:
     assert policy.queries == "each" or "attention_of_each" not in Spy.asked
     assert declared - looked <= ({"positions"} if window or policy.key == "fastgen" else set())
     assert ("history" in policy.looks_at) == bool(policy.channels)
-
-
-# ------------------------------------------------------------------------------- hyperparameters
 
 
 def refused(known: Parameter, kind: type) -> list[Any]:

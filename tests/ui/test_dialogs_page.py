@@ -121,9 +121,6 @@ def shown_turn(app: AppTest) -> int:
     return int(view["turn"])
 
 
-# ------------------------------------------------------------------------------- what it shows
-
-
 def test_what_holds_lists_is_not_emptied_in_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser may draw it in between, and close a list that is open in it."""
     emptied: list[str] = []
@@ -324,9 +321,6 @@ def test_one_cache_is_seen_beside_the_run_before_until_another_dialog_is_chosen(
     assert "Undo" not in [button.label for button in app.button]
 
 
-# ------------------------------------------------------------------------------- what is chosen
-
-
 def test_a_link_reopens_an_example() -> None:
     link = {"file": "chat", "budget": 30, "policies": "h2o,fd-kvc:gamma=0.8", "turn": 5, "entry": 2}
     app = open_dialogs(None, **link)
@@ -359,9 +353,6 @@ def test_an_old_link_says_which_parameters_are_no_more() -> None:
     names = "'topics', 'schedule', 'heads' and 'head'"
     assert f"it has unknown parameters {names}" in words_of(app)
     assert not no_stage(app)
-
-
-# ------------------------------------------------------------------------------- files
 
 
 def nasty_file() -> DialogFile:
@@ -447,9 +438,6 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused() -> None:
         read_dialog_file(bytes(50_000_001), "large.txt")
 
 
-# ------------------------------------------------------------------------------- heads
-
-
 def read_with_heads(monkeypatch: pytest.MonkeyPatch, heads: int, group: int = 1) -> Recording:
     """Let the page read a dialog with several heads; each group has keys of its own."""
     alone = [lexical_recording(DIALOG, seed) for seed in range(heads)]
@@ -485,9 +473,6 @@ def test_heads_that_share_keys_decide_together(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(files, "MAX_JOINT_ENTRIES", 100)
     app = open_dialogs(policies="h2o", budget=47)
     assert "The 2 heads that decide together have" in words_of(app)
-
-
-# ------------------------------------------------------------------------------- the whole file
 
 
 def card_shown(app: AppTest) -> Card:

@@ -143,9 +143,6 @@ def test_so_it_is_for_policies_around_policies(llama: Any, wrapper: str) -> None
             assert (held >= 0).sum() <= 5 * 3 * 2, "heads and layers share their budgets"
 
 
-# ------------------------------------------------------------------------------- generate
-
-
 def turns_of(model: Any, cache: Any, prompts: Sequence[int], **how: Any) -> Iterator[Any]:
     """Let a model answer prompts of so many tokens, and yield all that was said so far."""
     ids = text(0)
@@ -251,9 +248,6 @@ def test_closed_up_positions_are_turned_from_keys_without_any(llama: Any) -> Non
     theirs = llama(more, **{CACHE: afresh}, position_ids=places).logits[0].numpy()
     ours = llama(more, **{CACHE: cache}).logits[0].numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
-
-
-# ------------------------------------------------------------------------------- refusals
 
 
 def test_layers_with_a_window_are_left_to_the_model_and_told() -> None:
@@ -369,9 +363,6 @@ def test_an_unknown_implementation_of_attention_is_refused() -> None:
         PolicyCache(policy_named("h2o"), 5, made(attention="other"))
 
 
-# ------------------------------------------------------------------------------- the bundled model
-
-
 def test_dialogs_that_are_read_at_once_have_the_numbers_of_each_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -430,9 +421,6 @@ def test_answers_are_measured_as_of_the_model_in_numpy() -> None:
     assert set(ours.policy) == {"full", *names}
 
 
-# ------------------------------------------------------------------------------- recorded
-
-
 @pytest.mark.parametrize("policy", ["fd-kvc", "snapkv", "surprisal", "learned"])
 def test_a_replay_of_what_the_cache_recorded_evicts_what_it_did(policy: str) -> None:
     model, known = load_live(BUNDLED), policy_named(policy)
@@ -479,9 +467,6 @@ def test_a_policy_that_can_evict_the_first_tokens_is_warned_of(llama: Any, polic
         warnings.simplefilter("error")
         for name in ("sink", "full", "whitelist(surprisal)"):
             PolicyCache(read_policy(name), **how).fork()
-
-
-# ------------------------------------------------------------------------------- the command
 
 
 def run(*arguments: str | int | Path) -> int:

@@ -31,9 +31,6 @@ from tests.refusals import assert_one_sentence
 pytestmark = NO_OLD_NAME
 
 
-# ------------------------------------------------------------------------------- memory
-
-
 class Allocated(TorchDispatchMode):  # type: ignore[misc]
     """The bytes of the largest vectors that are made meanwhile, and the most in memory at once."""
 
@@ -130,9 +127,6 @@ def peak_of_the_library(times: int) -> int:
     return peak(model, transformers.DynamicCache(config=model.config), times)
 
 
-# ------------------------------------------------------------------------------- kernels
-
-
 SHORT = [9, 1, 2, 1, 2]
 """Turns after which entries below a threshold are not all replaced by new ones."""
 
@@ -206,9 +200,6 @@ def test_flash_attention_gets_no_mask_but_padding(
     assert_same_logits(*outputs)
 
 
-# ------------------------------------------------------------------------------- batches
-
-
 @pytest.mark.parametrize(
     "policy", ["h2o", RAGGED, "surprisal", "learned", "snapkv", "expected-attention"]
 )
@@ -268,9 +259,6 @@ def test_generate_answers_a_padded_batch_turn_after_turn(llama: Any) -> None:
         llama.generate(ids[:1], num_beams=2, **{CACHE: cache}, **how)
 
 
-# ------------------------------------------------------------------------------- turns
-
-
 def test_a_prompt_of_one_token_is_one_where_it_is_announced(llama: Any) -> None:
     silent, told = (PolicyCache(read_policy("h2o"), 6, llama) for _ in range(2))
     for cache in (silent, told):
@@ -291,9 +279,6 @@ def test_a_streamer_knows_how_long_its_prompt_is(llama: Any) -> None:
     how: Any = {"max_new_tokens": 4, "do_sample": False, "prefill_chunk_size": 8}
     llama.generate(ids, **given, streamer=cache.streamer(), **how)
     assert cache.ends == [8, 16, 17, 20], "a part of one token is prompt, too"
-
-
-# ------------------------------------------------------------------------------- texts of tokens
 
 
 def test_rare_words_stay_and_hidden_ids_are_refused(llama: Any) -> None:
@@ -365,8 +350,6 @@ def test_recorded_vectors_are_those_of_the_models_attention() -> None:
         np.testing.assert_allclose(hidden, expected.hidden_states[layer], atol=1e-5)
 
 
-# ------------------------------------------------------------------------------- hybrids
-
 LINEAR = {
     "layer_types": ["linear_attention", "full_attention", "full_attention"],
     "linear_num_key_heads": 2,
@@ -424,9 +407,6 @@ def test_layers_that_share_keys_are_refused() -> None:
     with pytest.raises(ValueError, match="layers of this model share keys") as caught:
         PolicyCache(read_policy("h2o"), 5, model)
     assert_one_sentence(caught.value)
-
-
-# ------------------------------------------------------------------------------- cost
 
 
 @pytest.mark.parametrize("decides", ["head", "layer", "model"])
