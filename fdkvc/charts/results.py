@@ -77,10 +77,11 @@ def budgets_chart(
         ring = marked.mark_point(size=260, strokeWidth=3, color=theme.ink, opacity=1)
         layers.append(ring.encode(y=y, tooltip=["label:N", *words, *mean_tips(".1%", False)]))
     middle = (budgets[0] * budgets[-1]) ** 0.5
+    highest = marks["mean"][::-1].idxmax() if len(marks) else 0
     for mark in marks.itertuples():
         label = marked.transform_filter(alt.datum.label == mark.label)
         side: Any = "left" if mark.budget < middle else "right"
-        above = -18 if mark.Index else 18  # the first below its ring, others above theirs
+        above = -18 if mark.Index == highest else 18  # away from each other
         text = label.mark_text(
             align=side, dy=above, color=theme.ink, fontWeight="bold", fontSize=12
         )
