@@ -27,7 +27,7 @@ import numpy as np
 from fdkvc.core.attention import Bools, Floats
 from fdkvc.core.limits import MAX_RESTORED_SPANS, MAX_REWRITTEN_TOKENS, MAX_WRITTEN_TOKENS
 from fdkvc.engine.trace import Rule
-from fdkvc.models.numpy.chat import Chat, first_writer, generate_passages
+from fdkvc.models.numpy.chat import Chat, generate_passages
 from fdkvc.models.numpy.language_model import LanguageModel
 from fdkvc.models.numpy.model_text import Writer, read_call
 from fdkvc.models.numpy.text_cache import TextCache, read
@@ -315,8 +315,8 @@ class Span(Word):
     """Adjacent words as one, and their eviction."""
 
     weight: float
-    """Attention to them under the full cache where it writes the lost word, as a mean over layers
-    and heads."""
+    """Attention to them under a full cache where it reads the lost word, as a mean over layers and
+    heads."""
     turn: int
     """The turn that they are from."""
     evicted: tuple[int, int]
@@ -374,30 +374,34 @@ def restore_spans(
     model: LanguageModel,
     cache: TextCache,
     passages: Passages,
+    full_answer: tuple[Writer, Sequence[int]],
     max_spans: int = MAX_RESTORED_SPANS,
     on_progress: Callable[[float], object] = lambda share: None,
 ) -> Restoration:
     """Restore evicted spans and let the model write the next passage.
 
-    `cache` has read the passages and ended its turn, and is not changed. At most `max_spans` spans
-    are restored: those with the most attention from the full cache where it writes the word that
-    the policy's answer lacks (`Restoration.word`). Function words come after all readable ones. A
-    large model writes only the first words of its answers.
+    `cache` has read the passages and ended its turn, and is not changed. `full_answer` is the
+    writer and the tokens, with their mark, of what the full cache has written. At most `max_spans`
+    spans are restored: those with the most attention where a full cache reads the word that the
+    policy's answer lacks (`Restoration.word`). Function words come after all readable ones. Of a
+    large model only the first words of an answer are compared.
     """
-    # 1. Write the answer under the full cache and under the policy's.
+    # 1. Read the full cache's answer after the same text, and write the policy's.
     tokens = model.tokens
-    full = TextCache(model.decoder)
-    lost = cache.fork()
-    writer = first_writer(tokens, read([full], cache.ids, last=1)[0, 0])
+    writer, full_ids = full_answer
     length = MAX_REWRITTEN_TOKENS if model.decoder.large else MAX_WRITTEN_TOKENS
-    write = partial(generate_passages, tokens, writer=writer, most=length, stop_loops=True)
+    start = cache.count + len(tokens.marks[writer])
+    full = TextCache(model.decoder)
+    read([full], [*cache.ids, *full_ids][: start + length], last=1)
+    answer = tokens.passage_text(full.ids[cache.count :])
     on_progress(0.1)
-    answer, policy_answer = write(caches=[full, lost])
+    write = partial(generate_passages, tokens, writer=writer, most=length, stop_loops=True)
+    lost = cache.fork()
+    (policy_answer,) = write(caches=[lost])
     on_progress(0.3)
     # 2. Find the word that the policy's answer lacks; without one, weigh the whole answer.
     words = words_of(tokens, cache.ids, passages)
     gone = evicted_words(words, cache)
-    start = cache.count + len(tokens.marks[writer])
     full_words = []
     for text, low, high in words_in(tokens, full.ids[start:]):
         full_words.append(Word(text, -1, start + low, start + high))

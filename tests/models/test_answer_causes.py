@@ -22,12 +22,23 @@ from fdkvc.models.answer_causes import (
 )
 from fdkvc.models.numpy.chat import Chat, generate
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
+from fdkvc.models.numpy.model_text import Writer
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named
 from tests.language_models import write_model
 
 SAID = ("a train to Trieste — über Ljubljana, please", "for two people", "and now?")
 BUDGET = 20
+
+
+def full_answer(model: LanguageModel, cache: TextCache) -> tuple[Writer, tuple[int, ...]]:
+    """Return what a full cache writes after the text of a cache, with its mark."""
+    full = model.full()
+    mark = model.tokens.marks["system"]
+    logits = read([full], [*cache.ids, *mark], last=1)[:, 0]
+    for _ in generate(model.tokens, [full], logits, stop_loops=True):
+        pass
+    return "system", tuple(full.ids[cache.count :])
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +113,8 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
 ) -> None:
     cache, passages = context.caches["fifo"], context.passages["fifo"]
     before = cache.ids[:], cache.evicted_in.copy()
-    restoration = restore_spans(model, cache, passages, max_spans=100)
+    answer = full_answer(model, cache)
+    restoration = restore_spans(model, cache, passages, answer, max_spans=100)
 
     assert cache.ids == before[0]
     np.testing.assert_array_equal(cache.evicted_in, before[1])
@@ -116,14 +128,14 @@ def test_every_word_that_was_lost_is_tried_by_itself_and_with_all(
     covered = {token for span in spans for token in range(span.first, span.end)}
     assert covered >= {token for word in words for token in range(word.first, word.end)}
     assert sum(span.end - span.first for span in spans) == len(covered)
-    assert len(restore_spans(model, cache, passages, max_spans=2).attempts) == 3
+    assert len(restore_spans(model, cache, passages, answer, max_spans=2).attempts) == 3
 
 
 def test_what_is_brought_back_is_attended_to_when_the_model_answers(
     model: LanguageModel, context: Chat
 ) -> None:
     cache, passages = context.caches["fifo"], context.passages["fifo"]
-    restoration = restore_spans(model, cache, passages, max_spans=1)
+    restoration = restore_spans(model, cache, passages, full_answer(model, cache), max_spans=1)
     (span,) = restoration.attempts[0].spans
     mark = model.tokens.marks[restoration.writer]
 
@@ -142,7 +154,8 @@ def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(
     """Function words and marks come after all that can be read."""
     cache, passages = context.caches["fifo"], context.passages["fifo"]
     shares: list[float] = []
-    restoration = restore_spans(model, cache, passages, 100, shares.append)
+    answer = full_answer(model, cache)
+    restoration = restore_spans(model, cache, passages, answer, 100, shares.append)
 
     *singles, together = restoration.attempts
     spans = [attempt.spans[0] for attempt in singles]
@@ -151,9 +164,7 @@ def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(
     assert {*readable} == {True, False}
     full = model.full()
     mark = model.tokens.marks[restoration.writer]
-    logits = read([full], [*cache.ids, *mark], last=1)[:, 0]
-    for _ in generate(model.tokens, [full], logits, stop_loops=True):
-        pass
+    read([full], [*cache.ids, *answer[1]])
     start = cache.count + len(mark)
     places = [*words_in(model.tokens, full.ids[start:])]
     changed = changed_words(restoration.full.split(), restoration.lost.split())
@@ -172,6 +183,19 @@ def test_words_are_tried_in_the_order_of_attention_where_a_word_is_lost(
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert together.spans == tuple(spans)
+
+
+def test_the_lost_word_is_one_of_the_answer_that_is_given(
+    model: LanguageModel, context: Chat
+) -> None:
+    """In a chat of one's own the full cache has read other answers than the policy's cache."""
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    mark = model.tokens.marks["system"]
+    said = model.tokens.encode("Glad to say Trieste")[0]
+    restoration = restore_spans(model, cache, passages, ("system", (*mark, *said)), max_spans=1)
+
+    assert restoration.full == "Glad to say Trieste"
+    assert restoration.word == "Trieste", "it had been said, and left"
 
 
 def test_a_word_is_evicted_once_most_heads_have_no_place_where_it_was_said(
@@ -195,7 +219,8 @@ def test_a_word_is_evicted_once_most_heads_have_no_place_where_it_was_said(
 def test_a_memory_that_lost_nothing_has_nothing_to_bring_back(
     model: LanguageModel, context: Chat
 ) -> None:
-    restoration = restore_spans(model, context.caches["full"], context.passages["full"])
+    cache, passages = context.caches["full"], context.passages["full"]
+    restoration = restore_spans(model, cache, passages, full_answer(model, cache))
 
     assert restoration.attempts == ()
     assert restoration.lost == restoration.full

@@ -107,7 +107,7 @@ def test_restore_says_what_the_headline_says() -> None:
     assert "the calls are wrong, but the first is right" in _summary(fifo, restored, right, False)
     fifo = replace(fifo, calls=calls[:1])
     assert "the call is right" in _summary(fifo, restored, right, False)
-    assert "the call is what the full cache writes after" in _summary(fifo, restored, right, True)
+    assert "the call is the same as the full cache's" in _summary(fifo, restored, right, True)
 
 
 @pytest.mark.parametrize(

@@ -323,6 +323,20 @@ class Answered:
         start, end = next(tokens.texts_of(ids))
         return tokens.text(ids[start:end]).strip()
 
+    @property
+    def full_answer(self) -> tuple[Writer, tuple[int, ...]]:
+        """The writer and the tokens of the first passage of the full cache's answer."""
+        tokens = self.chat.model.tokens
+        written = self.chat.passages[FULL][self.began(FULL) :]
+        if not written:
+            return "system", tuple(tokens.marks["system"])
+        writer, first, end = written[0]
+        ids = tuple(self.chat.caches[FULL].ids[first:end])
+        closing = tuple(tokens.closing)
+        if ids[len(ids) - len(closing) :] == closing:
+            ids = ids[: len(ids) - len(closing)]
+        return writer, ids
+
     def speakers(self, name: str) -> list[str]:
         """Return who speaks in each passage of a cache's text."""
         history = self.conversation.history
@@ -510,4 +524,6 @@ def restore(
     chat = answered.context
     max_spans = MAX_RESTORED_SPANS // 2 if chat.model.decoder.large else MAX_RESTORED_SPANS
     evicting = chat.caches[name], chat.passages[name]
-    return causes.restore_spans(chat.model, *evicting, max_spans, on_progress)
+    return causes.restore_spans(
+        chat.model, *evicting, answered.full_answer, max_spans, on_progress
+    )

@@ -51,10 +51,9 @@ def show_restoration(
     place.markdown(plain(_summary(answer, answers, expected, by_full)))
     st.html(restored_html(answers, expected, by_full=by_full))
     st.caption(
-        "Tried are the evicted words that the full cache attends to most when it writes the word "
-        "that this policy's answer lacks, function words last. Each is put back for this answer "
-        "only, in every head, with neighbors that get at least half of its attention. In your own "
-        "chat, the full cache reads this policy's earlier answers here, not its own."
+        "Each row puts evicted words back, in every head and for this answer only: those that get "
+        "the most attention where a full cache reads the missing word, function words last. In "
+        "your own chat each cache has its own earlier answers, which may differ, too."
     )
 
 
@@ -63,7 +62,7 @@ def _summary(
 ) -> Markdown:
     title = answer.title
     kind = "call" if answers.writer == "call" else "answer"
-    goal = "what the full cache writes after the same words" if by_full else "right"
+    goal = "the same as the full cache's" if by_full else "right"
     if answers.undone(answers.lost, expected):
         if kind == "answer":
             words = Markdown("With {} the answer lacks no word of the full cache's: {}.")

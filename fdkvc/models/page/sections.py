@@ -35,8 +35,8 @@ HELP = (
 def show_model_note(key: str, name: str, remark: str = "") -> None:
     """Show what the model is, and what it cannot do."""
     note = (
-        f"What {name} writes may be wrong even with the full cache: see how well each cache "
-        "predicts the true text. Policies evict after every message and answer."
+        f"What {name} writes may be wrong even with the full cache. Policies evict after every "
+        "message and answer."
     )
     if key == MODEL.default:
         note = (
