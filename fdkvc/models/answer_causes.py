@@ -145,8 +145,8 @@ def is_readable(text: str) -> bool:
 def evicted_words(words: Sequence[Word], cache: TextCache) -> frozenset[str]:
     """Return the words, as `bare`, that most heads have evicted wherever they stand in a text."""
     evicted = (cache.evicted_in >= 0).mean(axis=(0, 1)) > 0.5  # (N,)
-    gone = set()
-    there = set()
+    gone = set[str]()
+    there = set[str]()
     for word in words:
         (gone if evicted[word.tokens].any() else there).add(bare(word.text))
     return frozenset(gone - there)
