@@ -191,7 +191,7 @@ def test_choosing_smollm2_shows_what_eviction_did_without_loading_it(
     assert "With *Rosalind* (turn 0) restored, the answer has “Rosalind”, though" in words_of(app)
     assert "scrolls back" in html(app)
     app.selectbox(key="answers/look").set_value("fd-kvc").run()
-    assert "Only all 4 restored together make the answer" in words_of(settled(app))
+    assert "Only all 4 restored together bring “" in words_of(settled(app))
     assert not app.error
     settled(app.number_input(key="answers/budget").set_value(65).run())
     assert len(app.error) == 1  # nothing is recorded with it

@@ -89,9 +89,12 @@ def _summary(
     spans = len(together.spans)
     full = ""
     these = f"these {spans} spans, alone or together," if spans > 1 else "this span"
-    outcome = f"Restoring {these} does not make the {kind} {goal}"
+    change = f"make the {kind} {goal}"
+    if kind == "answer":
+        change = f"bring “{answers.word.strip(PUNCTUATION)}” into the answer"
+    outcome = f"Restoring {these} does not {change}"
     if answers.undone(together.written, expected):
-        outcome = f"Only all {spans} restored together make the {kind} {goal}"
+        outcome = f"Only all {spans} restored together {change}"
     if not answers.undone(answers.full, expected):
         full = f" The full cache does not make the dialog's {kind} either."
     return Markdown("**{}.**{}").format(outcome, full)
