@@ -149,13 +149,7 @@ def downloaded(page: Page, name: str, folder: Path) -> Path:
 def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_as_one_table(
     page: Page, tmp_path: Path
 ) -> None:
-    open_compare(
-        page,
-        scenario="shift",
-        seed=7,
-        policies="h2o,fd-kvc:gamma=0.8,fd-kvc",
-        turn=4,
-    )
+    open_compare(page, scenario="shift", seed=7, policies="h2o,fd-kvc:gamma=0.8,fd-kvc", turn=4)
     page.get_by_role("button", name="Next", exact=True).click()
     expect_turn(page, 5)
     seen = [kept(page, number) for number in (1, 2, 3)]

@@ -228,9 +228,7 @@ def test_a_session_is_counted_in_the_tokens_of_a_model(monkeypatch: pytest.Monke
         [*forgot(words, ())]
 
 
-def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "The port of the replica is 8315, in Veldmar – 東京. " * 20
     whole = Encoding().spans(text)
     assert whole.tolist() == [*map(list, Encoding().tokens.encode(text)[1])]

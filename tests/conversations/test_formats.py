@@ -20,13 +20,7 @@ from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
 from fdkvc.conversations import formats
-from fdkvc.conversations.formats import (
-    FORMATS,
-    base,
-    endings,
-    read_dialogs,
-    read_transcripts,
-)
+from fdkvc.conversations.formats import FORMATS, base, endings, read_dialogs, read_transcripts
 from fdkvc.conversations.formats.base import Format
 from fdkvc.conversations.formats.calls import cut_calls, cut_thinking
 from fdkvc.conversations.lexical import lexical_recording

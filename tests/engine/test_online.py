@@ -11,10 +11,7 @@ import pytest
 from fdkvc.core.attention import SPEAKERS, word_id
 from fdkvc.engine.online import OnlineCache, OnlineTurn
 from fdkvc.policies import policy_named, read_policy
-from tests.worlds import (
-    STREAMING_POLICIES,
-    random_vectors,
-)
+from tests.worlds import STREAMING_POLICIES, random_vectors
 
 Vectors = dict[str, Any]
 

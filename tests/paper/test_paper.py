@@ -15,13 +15,7 @@ from fdkvc.paper.published import (
     published_sweep,
     read_printed,
 )
-from tests.paper.recomputed import (
-    COMPUTED_RANGES,
-    RECOMPUTED,
-    columns_of,
-    from_cells,
-    rows_of,
-)
+from tests.paper.recomputed import COMPUTED_RANGES, RECOMPUTED, columns_of, from_cells, rows_of
 from tests.studies import PRINTED
 
 SCENARIOS = ("shift", "return", "mixed", "complex", "gradual")

@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fdkvc.core.attention import (
-    entry_sum,
-    softmax,
-)
+from fdkvc.core.attention import entry_sum, softmax
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status, Trace

@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock, patch
@@ -18,15 +18,7 @@ from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.core.words import lost_likelihood, written_bytes
 from fdkvc.policies import CANDIDATES, read_policy
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned, way_words
-from fdkvc.verdict.card import (
-    Card,
-    ModelRead,
-    Reading,
-    Way,
-    find_card,
-    forgets_most,
-    ways_for,
-)
+from fdkvc.verdict.card import Card, ModelRead, Reading, Way, find_card, forgets_most, ways_for
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, card_text
 from fdkvc.verdict.search import REFUSED, dialog_lengths, find_sizes, least_lengths
@@ -93,14 +85,29 @@ NO_METRICS = pd.DataFrame(columns=list(REPLAYED))
 
 def card_of(
     recall: Mapping[str, tuple[float, ...]] = RECALL,
+    values: pd.DataFrame | None = None,
     *,
-    clusters: int = 8,
+    metrics: pd.DataFrame = NO_METRICS,
+    lengths: Sequence[int] = (800, 1200),
     target: float = 0.95,
     read: ModelRead | None = None,
+    least_lengths: Sequence[int] = (),
 ) -> Card:
-    tables = NO_METRICS, needs(recall, clusters)
-    policies = [*map(read_policy, recall)]
-    return find_card(policies, tables, [800, 1200], SHAPE, target, "SmolLM2", read)
+    """Return the card of policies that hold these shares, or these values."""
+    tables = metrics, needs(recall) if values is None else values
+    given = [*map(read_policy, recall)], tables, lengths, SHAPE, target, "SmolLM2", read
+    return find_card(*given, least_lengths=least_lengths)
+
+
+def best_of(card: Card) -> Way:
+    assert card.best is not None
+    return card.best
+
+
+def today_loss(today: str, lost: int, longest: int = 1200, longer: int = 3) -> TodayLoss:
+    """Return what today's way loses of 1,000 values."""
+    count = ValueCount(lost, 1000, 2, 8)
+    return TodayLoss(Today.read(today), count, longer, 8, longest, pd.DataFrame())
 
 
 def test_a_way_is_a_policy_at_its_smallest_size_that_holds_enough() -> None:
@@ -113,9 +120,9 @@ def test_a_way_is_a_policy_at_its_smallest_size_that_holds_enough() -> None:
         "h2o": None,  # it falls below again at 400
     }
     assert [*sizes] == ["sinks(weighted-recency)", "sink", "fifo", "h2o"]
-    assert card.best is not None
-    assert (card.best.policy, card.best.slots) == ("sinks(weighted-recency)", 100)
-    assert card.best.forgets == "mostly old tool results"
+    best = best_of(card)
+    assert (best.policy, best.slots) == ("sinks(weighted-recency)", 100)
+    assert best.forgets == "mostly old tool results"
     assert card_of(target=0.99).best == replace(card_of(target=0.99).ways[0])
 
 
@@ -129,7 +136,7 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
     assert "tuned on the Schema-Guided" in basis
     assert "the target is 95 %" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
-    few = card_of(clusters=3)
+    few = card_of(values=needs(clusters=3))
     assert certainty(few) == GUESS
     assert "8 conversations with 3 sets of tools" in card_sentences(few)[-1]
     counted = replace(card_of(), unit="tokenizer.json", own_tokens=True)
@@ -138,26 +145,21 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
 
 def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> None:
     card = card_of()
-    assert card.best is not None
-    assert card.best.values == ValueCount(40, 1000, 8, 8)
+    assert best_of(card).values == ValueCount(40, 1000, 8, 8)
     for lost, words in (
-        (
-            31,
-            "Keep today's limit: 96.9 % of the values stay. To store less than today, set 100",
-        ),
+        (31, "Keep today's limit: 96.9 % of the values stay. To store less than today, set 100"),
         (31, "which loses 40 of 1,000 values"),
         (51, "To store less than such a limit, set 100 tokens"),
     ):
-        count = ValueCount(lost, 1000, 2, 8)
-        loss = TodayLoss(Today("ollama", 900), count, 3, 8, 1200, pd.DataFrame())
-        sentences = card_sentences(replace(card, today=loss))
+        limited = replace(card, today=today_loss("ollama:900", lost))
+        sentences = card_sentences(limited)
         assert f"lose {lost} of 1,000 values" in sentences[0]
         assert (
             "Nothing would be lost from 1,200 tokens of SmolLM2 on, the length of the longest"
             in sentences[0]
         )
         assert words in sentences[1]
-        lines = settings(replace(card, today=loss))
+        lines = settings(limited)
         ours = "transformers, to store less"
         assert [*lines] == (["Ollama", ours] if lost > 50 else [ours])
         assert lost <= 50 or "OLLAMA_CONTEXT_LENGTH=1200" in lines["Ollama"]
@@ -165,9 +167,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
 
 def card_with_today(today: str, lost: int, longest: int, longer: int = 3, **fields: Any) -> Card:
     """Return the card of a way at 100 tokens that loses 40 values, beside what today loses."""
-    counted = ValueCount(lost, 1000, 2, 8)
-    loss = TodayLoss(Today.read(today), counted, longer, 8, longest, pd.DataFrame())
-    return replace(card_of(), today=loss, **fields)
+    return replace(card_of(), today=today_loss(today, lost, longest, longer), **fields)
 
 
 @pytest.mark.parametrize(("limit", "saved"), [(100, "no tokens"), (355, "255 tokens")])
@@ -188,11 +188,8 @@ def test_beside_a_limit_that_is_enough_the_way_that_saves_enough_is_set() -> Non
     """The way of engines pays against the whole text alone, this project's against the limit."""
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.98), MESSAGES: (0.5, 0.6, 0.96)}
     card = card_of(recall | {USER_FIRST: (0.5, 0.6, 0.97)})
-    counted = ValueCount(30, 1000, 2, 8)
-    loss = TodayLoss(Today.read("ollama:450"), counted, 3, 8, 1200, pd.DataFrame())
-    card = replace(card, today=loss, own_tokens=True)
-    assert card.best is not None
-    assert card.best.policy == MESSAGES
+    card = replace(card, today=today_loss("ollama:450", 30), own_tokens=True)
+    assert best_of(card).policy == MESSAGES
     lead, others, _ = card_sentences(card)[1:]
     assert "To store less than today, set 100 tokens" in lead
     bytes_of = card.shape.entry_bytes
@@ -251,9 +248,8 @@ def test_a_larger_limit_is_set_in_the_engine_of_today(
 
 def test_values_by_words_are_not_told_beside_a_size_that_a_model_found() -> None:
     card = card_of()
-    assert card.best is not None
     assert "which loses 40 of" in setting_sentence(card)
-    sized = replace(card, best=replace(card.best, sized_by_model=True))
+    sized = replace(card, best=replace(best_of(card), sized_by_model=True))
     assert "which loses" not in setting_sentence(sized)
 
 
@@ -288,8 +284,8 @@ def test_a_reading_says_its_interval_or_that_there_is_none(
 def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> None:
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), MESSAGES: (0.5, 0.96, 0.97)}
     card = card_of(recall | {USER_FIRST: (0.5, 0.97, 0.98)})
-    assert card.best is not None
-    assert (card.best.policy, card.best.size) == (MESSAGES, 200)
+    best = best_of(card)
+    assert (best.policy, best.size) == (MESSAGES, 200)
     assert card.smaller is not None
     assert card.smaller.policy == "sinks(weighted-recency)"
     assert [tie.policy for tie in card.ties] == [USER_FIRST]
@@ -302,11 +298,9 @@ def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> N
 
 def test_clearing_that_is_not_enough_is_no_tie() -> None:
     recall = {MESSAGES: (0.5, 0.96, 0.97), CLEARED: (0.5, 0.97, 0.98)}
-    policies, tables = [*map(read_policy, recall)], (NO_METRICS, needs(recall))
     for least, ties in (((100, 150), [CLEARED]), ((100, 300), [])):
-        card = find_card(policies, tables, [800, 1200], SHAPE, 0.95, "SmolLM2", least_lengths=least)
-        assert card.best is not None
-        assert card.best.policy == MESSAGES
+        card = card_of(recall, least_lengths=least)
+        assert best_of(card).policy == MESSAGES
         assert [tie.policy for tie in card.ties] == ties
         cleared = next(row for row in card.ways if row.policy == CLEARED)
         assert ("not enough alone" in drawbacks(cleared)) != bool(ties)
@@ -328,9 +322,8 @@ def test_of_one_size_the_simplest_comes_first() -> None:
 
 
 def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
-    tables = NO_METRICS, needs({"sink": (0.1, 0.2, 0.96)})
     for tokens, pays in ((460, False), (650, False), (660, True)):
-        card = find_card([read_policy("sink")], tables, [tokens], SHAPE, 0.95, "SmolLM2")
+        card = card_of({"sink": (0.1, 0.2, 0.96)}, lengths=[tokens])
         assert (card.advice.setting is not None) == pays
         assert ("does not pay" in card_sentences(card)[0]) != pays
         assert ("under 256 tokens" in card_sentences(card)[0]) != pays
@@ -345,8 +338,7 @@ def test_where_nearly_all_is_needed_it_does_not_pay() -> None:
 def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     recall = {"sinks(h2o)": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
     card = card_of(recall)
-    assert card.best is not None
-    assert card.best.policy == "sink"
+    assert best_of(card).policy == "sink"
     assert [row[0] for row in short_grid(card).rows] == ["set: Sink+Window"]
     assert short_grid(card).heads == ["way", "values kept", SIZE], "the rest is said above"
     assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "set: Sink+Window"]
@@ -361,8 +353,7 @@ def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
 def test_a_way_that_keeps_the_first_tokens_comes_before_one_that_does_not() -> None:
     for sizes, best in (((0.5, 0.96, 0.97), "sink"), ((0.5, 0.6, 0.7), "fifo")):
         card = card_of({"fifo": (0.97, 0.98, 0.99), "sink": sizes})
-        assert card.best is not None
-        assert card.best.policy == best
+        assert best_of(card).policy == best
 
 
 @pytest.mark.parametrize(
@@ -380,8 +371,7 @@ def test_the_model_decides(kl: tuple[float, ...], right: tuple[int, ...], best: 
     }
     read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores, unread=2)
     card = card_of(read=read)
-    assert card.best is not None
-    assert card.best.policy == best
+    assert best_of(card).policy == best
     basis = card_sentences(card)[-1]
     assert "SmolLM2 has read 4 of 6 conversations" in basis
     assert f"{right[names.index(best)]} of 20 values" in basis
@@ -393,16 +383,16 @@ def test_what_evicts_from_fewer_dialogs_loses_nothing_in_the_others() -> None:
     scores = {"sinks(weighted-recency)": Reading(10, 20, 0.4, 4), "sink": Reading(3, 4, 0.4, 1)}
     read = ModelRead("SmolLM2", ("d0", "d1", "d2", "d3"), 2900, scores)
     card = card_of(read=read)
-    assert card.best is not None
-    assert card.best.policy == "sink", "0.1 nats and 1 value lost over all four, against 0.4 and 10"
+    assert best_of(card).policy == "sink", (
+        "0.1 nats and 1 value lost over all four, against 0.4 and 10"
+    )
     assert "fewer than the 95 % asked" in card_sentences(card)[-1]
 
 
 def test_a_very_small_size_says_why_it_is_enough() -> None:
     recall = {"shift": (0.96, 1.0, 1.0), "fifo": (0.5, 0.6, 0.7)}
     card = card_of(recall)
-    assert card.best is not None
-    assert card.best.size == SIZES[0] <= 100
+    assert best_of(card).size == SIZES[0] <= 100
     said = certainty_sentence(card)
     assert (
         f"960 of 1,000 values that calls need stood in the {SIZES[0]} tokens that it keeps" in said
@@ -415,8 +405,8 @@ def test_a_model_that_finds_sizes_decides_by_them() -> None:
     sizes: dict[str, int | None] = {"sinks(weighted-recency)": 400, "sink": 200, "fifo": None}
     read = ModelRead("SmolLM2", ("d0", "d1"), 900, scores, sizes=sizes)
     card = card_of(read=read)
-    assert card.best is not None
-    assert (card.best.policy, card.best.size, card.best.sized_by_model) == ("sink", 200, True)
+    best = best_of(card)
+    assert (best.policy, best.size, best.sized_by_model) == ("sink", 200, True)
     assert card.by_words is not None
     assert (card.by_words.policy, card.by_words.size) == ("sinks(weighted-recency)", 100)
     assert card.promise is None, "words promise nothing of a size that they did not choose"
@@ -439,8 +429,7 @@ def test_one_value_of_twenty_decides_nothing() -> None:
             "sink": Reading(40, 40, 0.1, 1),
         }
         card = card_of(read=ModelRead("SmolLM2", ("d0",), 900, scores))
-        assert card.best is not None
-        assert card.best.policy == best
+        assert best_of(card).policy == best
 
 
 @pytest.mark.parametrize(("values", "best"), [(9, "sinks(weighted-recency)"), (10, "sink")])
@@ -450,8 +439,7 @@ def test_nine_values_change_no_way(values: int, best: str) -> None:
         "sink": Reading(values, values, 0.1, 2),
     }
     card = card_of(read=ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
-    assert card.best is not None
-    assert card.best.policy == best
+    assert best_of(card).policy == best
 
 
 def test_what_is_forgotten_most_is_named_by_kind_and_age() -> None:
@@ -464,9 +452,8 @@ def test_a_model_that_does_not_contradict_the_words_changes_nothing() -> None:
     scores = {"fifo": Reading(20, 20, 0.12, 1), "sink": Reading(20, 20, 0.05, 1)}
     recall = {"fifo": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
-    assert card.best is not None
     assert card.best == card.by_words
-    assert card.best.policy == "sink"
+    assert best_of(card).policy == "sink"
 
 
 @pytest.mark.parametrize(
@@ -478,8 +465,7 @@ def test_letters_recommend_nothing_unless_a_model_contradicts_the_words(
     recall = {"sinks(h2o)": (0.97, 0.98, 0.99), "sink": (0.5, 0.96, 0.97)}
     scores = {"sinks(h2o)": Reading(20, 20, 0.05, 1), "sink": Reading(20, 20, kl, 1)}
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
-    assert card.best is not None
-    assert (card.best.policy, card.promise is not None) == (best, promised)
+    assert (best_of(card).policy, card.promise is not None) == (best, promised)
     assert ("estimated without a model" in card_sentences(card)[-1]) != promised
 
 
@@ -487,8 +473,7 @@ def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.99), "sink": (0.8, 0.98, 0.995)}
     scores = {"sinks(weighted-recency)": Reading(9, 20, 0.8, 1), "sink": Reading(20, 20, 0.1, 1)}
     card = card_of(recall, read=ModelRead("SmolLM2", ("d0",), 900, scores))
-    assert card.best is not None
-    assert card.best.policy == "sink"
+    assert best_of(card).policy == "sink"
     for promise, mean in ((card.promise, 0.98), (card_of(recall).promise, 0.96)):
         assert promise is not None
         assert promise.mean == pytest.approx(mean, abs=0.005)
@@ -496,10 +481,9 @@ def test_what_is_promised_is_of_the_way_that_a_model_chose() -> None:
 
 def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
     # On one half of the clusters the small size is enough, on the other it is not.
-    tables = NO_METRICS, needs({"sink": (0.97, 0.98, 0.99)}, odd=(0.5, 0.98, 0.99))
-    card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
-    assert card.best is not None
-    assert card.best.size == 200
+    recall = {"sink": (0.97, 0.98, 0.99)}
+    card = card_of(recall, needs(recall, odd=(0.5, 0.98, 0.99)))
+    assert best_of(card).size == 200
     assert card.promise is not None
     # The good half chooses 100, told of the bad one; that chooses 200, told of the good one.
     assert card.promise.mean == pytest.approx((0.5 + 0.98) / 2, abs=0.01)
@@ -511,28 +495,26 @@ def test_what_is_promised_is_of_conversations_that_did_not_choose() -> None:
 
 def test_nothing_is_promised_of_clearing_that_is_mostly_not_enough() -> None:
     recall = {MESSAGES: (0.5, 0.96, 0.97), CLEARED: (0.97, 0.98, 0.99)}
-    policies, tables = [*map(read_policy, recall)], (NO_METRICS, needs(recall))
-    card = find_card(policies, tables, [1000], SHAPE, 0.95, "SmolLM2", least_lengths=[300])
-    assert card.best is not None
+    card = card_of(recall, least_lengths=[300])
+    assert best_of(card).policy == MESSAGES
     assert card.promise is not None
-    assert card.best.policy == MESSAGES
     assert card.promise.mean == pytest.approx(0.96, abs=0.005), "of messages, not of clearing"
 
 
 def test_nothing_is_promised_where_half_of_the_conversations_choose_nothing() -> None:
-    tables = NO_METRICS, needs({"sink": (0.92, 0.97, 0.98)}, odd=(0.88, 0.93, 0.94))
-    card = find_card([read_policy("sink")], tables, [1000], SHAPE, 0.95, "SmolLM2")
+    recall = {"sink": (0.92, 0.97, 0.98)}
+    card = card_of(recall, needs(recall, odd=(0.88, 0.93, 0.94)))
     assert card.best is not None
     assert card.promise is None, "one half reaches the target at no size"
     assert "Chosen on one half" not in card_sentences(card)[-1]
 
 
-def dominated(share: float, large: int, clusters: int = 8) -> pd.DataFrame:
+def dominated(share: float, large: int) -> pd.DataFrame:
     """Return the needed values of 8 dialogs, of which the first `large` have this share of all.
 
     The large ones are of one cluster.
     """
-    table = needs(clusters=clusters)
+    table = needs()
     is_large = table.dialog.isin([f"d{n}" for n in range(large)])
     room = (1 - share) / share * VALUES / (8 - large)
     place = table.groupby(["dialog", "policy", "budget"]).cumcount()
@@ -545,11 +527,9 @@ def dominated(share: float, large: int, clusters: int = 8) -> pd.DataFrame:
 def test_where_one_conversation_has_nearly_all_values_nothing_is_known_of_others(
     share: float, known: bool, large: int
 ) -> None:
-    policies = [*map(read_policy, RECALL)]
-    tables = NO_METRICS, dominated(share, large)
     read = ModelRead("SmolLM2", ("d0",), 900, {"sink": Reading(30, 30, 0.01, 5)})
     for reader in (None, read):
-        card = find_card(policies, tables, [1000], SHAPE, 0.95, "SmolLM2", reader)
+        card = card_of(values=dominated(share, large), read=reader)
         basis = certainty_sentence(card)
         assert (card.promise is not None) == known
         assert (certainty(card) != GUESS) == known
@@ -559,10 +539,9 @@ def test_where_one_conversation_has_nearly_all_values_nothing_is_known_of_others
 
 
 def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
-    assert card_of(clusters=1).promise == card_of().promise
-    three = needs(clusters=1)
-    three = three[three.dialog.isin(["d0", "d1", "d2"])]
-    card = find_card([read_policy("sink")], (NO_METRICS, three), [1000], SHAPE, 0.95, "SmolLM2")
+    values = needs(clusters=1)
+    assert card_of(values=values).promise == card_of().promise
+    card = card_of({"sink": ()}, values[values.dialog.isin(["d0", "d1", "d2"])])
     assert (card.promise, certainty(card)) == (None, GUESS)
     assert "3 conversations with 1 set of tools" in certainty_sentence(card)
 
@@ -574,15 +553,14 @@ def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:
 
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])
 def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str | None) -> None:
-    policies = [*map(read_policy, ("fifo", "sinks(fifo)", "sink"))]
-    lengths, tables = [900, 1000, 1100], (NO_METRICS, needs()[:0])
-    given = policies, tables, lengths, SHAPE, 0.95, "SmolLM2"
-    card = find_card(*given)
+    given = dict.fromkeys(("fifo", "sinks(fifo)", "sink"), ()), needs()[:0]
+    card = card_of(*given, lengths=(900, 1000, 1100))
     assert "only a model can tell" in card_sentences(card)[0]
     assert (card.best, card.promise) == (None, None)
     assert [(way.policy, way.size) for way in card.ways] == [("sink", 250), ("sinks(fifo)", 250)]
     scores = {"sinks(fifo)": Reading(0, 0, 0.4, 2), "sink": Reading(0, 0, kl, 2)}
-    read = find_card(*given, ModelRead("SmolLM2", ("d0", "d1"), 900, scores, partly_read=1))
+    reader = ModelRead("SmolLM2", ("d0", "d1"), 900, scores, partly_read=1)
+    read = card_of(*given, lengths=(900, 1000, 1100), read=reader)
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
     lead, *_, basis = card_sentences(read)
     assert ("does not pay" in lead) == (best is None)
@@ -592,14 +570,11 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
 
 
 def test_without_calls_the_simplest_way_is_set_of_those_that_lose_hardly_more() -> None:
-    policies = [*map(read_policy, ("sinks(weighted-recency)", MESSAGES))]
-    tables = NO_METRICS, needs()[:0]
     for kl, best in ((0.12, MESSAGES), (0.2, "sinks(weighted-recency)")):
-        scores = {MESSAGES: Reading(0, 0, kl, 2), policies[0].name: Reading(0, 0, 0.05, 2)}
+        scores = {"sinks(weighted-recency)": Reading(0, 0, 0.05, 2), MESSAGES: Reading(0, 0, kl, 2)}
         read = ModelRead("SmolLM2", ("d0", "d1"), 900, scores)
-        card = find_card(policies, tables, [900, 1100], SHAPE, 0.95, "SmolLM2", read)
-        assert card.best is not None
-        assert card.best.policy == best
+        card = card_of(dict.fromkeys(scores, ()), needs()[:0], read=read)
+        assert best_of(card).policy == best
         said = card_sentences(card)[1]
         assert ("As good here" in said) == (best == MESSAGES)
         assert ("no way that engines have is enough" in said) == (best != MESSAGES)
@@ -612,19 +587,17 @@ def test_the_table_the_record_and_the_setting_say_the_same() -> None:
     assert [row[1] for row in grid.rows][:3] == ["100 (10 %)", "200 (20 %)", "400 (40 %)"]
     assert record["best"]["size"] == 100
     assert json.loads(json.dumps(record, allow_nan=False)) == record
-    assert card.best is not None
-    lines = settings_of(card.best, 1000, "SmolLM2", estimated=True)
-    assert lines == settings(card) == record["settings"]
-    assert not settings(replace(card, tokens=1.1 * card.best.slots))  # where it does not pay
+    best = best_of(card)
+    assert settings_of(best, 1000, "SmolLM2", estimated=True) == settings(card)
+    assert settings(card) == record["settings"]
+    assert not settings(replace(card, tokens=1.1 * best.slots))  # where it does not pay
     assert len({*map(way_words, CANDIDATES)}) == len(CANDIDATES)
 
 
 def refused(recall: Mapping[str, tuple[float, ...]], policy: str, share: float) -> Card:
     """Return a card of which services refuse what one way leaves, after a share of turns."""
     rows = [("d0", "c0", policy, size, REFUSED, share) for size in SIZES]
-    tables = pd.DataFrame(rows, columns=list(REPLAYED)), needs(recall)
-    policies = [*map(read_policy, recall)]
-    return find_card(policies, tables, [800, 1200], SHAPE, 0.95, "SmolLM2")
+    return card_of(recall, metrics=pd.DataFrame(rows, columns=list(REPLAYED)))
 
 
 def test_of_one_size_a_way_that_services_refuse_comes_last() -> None:
@@ -763,7 +736,7 @@ def test_langchain_keeps_what_a_service_takes(policy: str) -> None:
 def test_a_terminal_has_few_lines_that_can_be_copied(policy: str) -> None:
     best = Way(policy, 300, 0.96, 300.0, 300, reread=53_116)
     others = [replace(best, policy=name, size=None) for name in CANDIDATES]
-    card = replace(card_of(clusters=3), ways=(best, *others), best=best)
+    card = replace(card_of(values=needs(clusters=3)), ways=(best, *others), best=best)
     lines = card_text(card).splitlines()
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 100
@@ -791,9 +764,7 @@ def test_the_table_has_the_ways_of_the_picture(policy: str, today: str) -> None:
     enough = dict.fromkeys((MESSAGES, "shift", "sink", CLEARED, USER_FIRST), (0.5, 0.6, 0.7))
     card = card_of(enough | {policy: (0.5, 0.96, 0.97), "sinks(learned)": (0.96, 0.97, 0.98)})
     if today:
-        counted = ValueCount(300, 1000, 8, 8)
-        loss = TodayLoss(Today.read(today), counted, 3, 8, 1200, pd.DataFrame())
-        card = replace(card, today=loss)
+        card = replace(card, today=today_loss(today, 300))
     ways = shown_ways(card)
     rows = short_grid(card).rows
     assert len(rows) == len(ways) + bool(today) <= 6
@@ -805,7 +776,7 @@ def test_the_table_has_the_ways_of_the_picture(policy: str, today: str) -> None:
     for way in ways:
         assert ("loses the first tokens" in drawbacks(way)) == (way.policy == "shift")
     if today in ("ollama", "anthropic", "langchain"):
-        assert loss.today.policy in {row.policy for row in ways}
+        assert Today.read(today).policy in {row.policy for row in ways}
 
 
 def test_beside_what_a_model_read_words_are_told_of_the_recommended_way_alone() -> None:
@@ -816,9 +787,7 @@ def test_beside_what_a_model_read_words_are_told_of_the_recommended_way_alone() 
     for found_sizes, words in (({}, "its size is by words"), (sizes, "the model found this size")):
         read = ModelRead("SmolLM2", ("d0",), 900, scores, sizes=found_sizes)
         card = card_of(recall, read=read)
-        counted = ValueCount(30, 1000, 2, 8)
-        loss = TodayLoss(Today.read("ollama:450"), counted, 3, 8, 1200, pd.DataFrame())
-        smaller = replace(card, today=loss)
+        smaller = replace(card, today=today_loss("ollama:450", 30))
         assert smaller.main_way == card.smaller != card.best
         basis = certainty_sentence(smaller)
         assert words in basis

@@ -537,10 +537,7 @@ def test_the_command_shows_its_progress_from_the_start_and_no_warning_of_the_lib
     ("changes", "sentence"),
     [
         ({"num_hidden_layers": 3}, "its weights lack model.layers.2."),
-        (
-            {"intermediate_size": 24},
-            "differ in the size of model.layers.0.mlp",
-        ),
+        ({"intermediate_size": 24}, "differ in the size of model.layers.0.mlp"),
         (
             {"hidden_size": 1_000_000, "intermediate_size": 1_000_000},
             "[0-9,.]+ GB of memory, but this machine has",
