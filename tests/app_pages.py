@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
-from fdkvc.charts.theme import Spec
 from fdkvc.ui.run_panel import shared_jobs
 
 ROOT = Path(__file__).parents[1]
@@ -93,13 +92,8 @@ def specs(app: AppTest) -> list[dict[str, Any]]:
 def check_specs(app: AppTest) -> None:
     """Check every chart of a page against the Vega-Lite schema."""
     for spec in specs(app):
-        check_spec(spec)
-
-
-def check_spec(spec: Spec) -> None:
-    """Check a chart against the Vega-Lite schema."""
-    alt.Root.validate(spec)
-    check_legends(spec)
+        alt.Root.validate(spec)
+        check_legends(spec)
 
 
 def check_legends(node: Any) -> None:
@@ -145,6 +139,18 @@ def told(app: AppTest) -> list[dict[str, Any]]:
     """Return the JSON arguments of each component."""
     protos = (component.proto for component in app.get("bidi_component"))
     return [json.loads(proto.json) for proto in protos if proto.json]
+
+
+def message_of(app: AppTest, name: str = "view") -> dict[str, Any]:
+    """Return the one message to the stage with this name: what it shows."""
+    (message,) = [message for message in told(app) if message.get("what") == name]
+    return message
+
+
+def words_of(app: AppTest) -> str:
+    """Return everything that is shown as Markdown."""
+    kinds = (app.markdown, app.caption, app.error, app.info, app.warning)
+    return "\n".join(element.value for kind in kinds for element in kind)
 
 
 def unpacked(packed: bytes) -> tuple[dict[str, Any], list[NDArray[Any]]]:

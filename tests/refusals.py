@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 
@@ -25,6 +27,14 @@ def assert_one_sentence(error: Exception) -> None:
     assert sentence
     assert "\n" not in sentence
     assert len(sentence) < 400
+
+
+@contextmanager
+def refused(pattern: str) -> Iterator[pytest.ExceptionInfo[ValueError]]:
+    """Expect a refusal in one sentence that has this pattern."""
+    with pytest.raises(ValueError, match=pattern) as caught:
+        yield caught
+    assert_one_sentence(caught.value)
 
 
 def any_json(*names: str) -> st.SearchStrategy[Any]:

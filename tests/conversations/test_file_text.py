@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import tarfile
 import tracemalloc
 import zipfile
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from fdkvc.conversations import file_text
 from fdkvc.conversations.formats import read_dialogs
 from fdkvc.conversations.page.files import read_dialog_file
-from tests.refusals import assert_one_sentence, assert_read_or_refused
+from tests.refusals import assert_read_or_refused, refused
 
 TALK = '[{"role": "user", "content": "Ein Zelt für 3, 请"}]\n[{"role": "user", "content": "hi"}]'
 
@@ -120,10 +121,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_not_read_is_named(case: str) -> None:
     content, sentence = REFUSED[case]
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
+    with refused(re.escape(sentence)):
         read_dialogs(content, "a.json")
-    assert sentence in str(refused.value)
-    assert_one_sentence(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fdkvc.core.attention import SPEAKERS, word_id
-from fdkvc.engine.online import OnlineCache, OnlineTurn
+from fdkvc.engine.online import OnlineCache
 from fdkvc.policies import policy_named, read_policy
 from tests.worlds import STREAMING_POLICIES, random_vectors
 
@@ -115,7 +115,10 @@ def test_a_refused_turn_changes_nothing(change: dict[str, Any], sentence: str, b
         cache.feed(**{**good_turn(), **change})
 
     for new in turns[before:]:
-        assert_same_turn(cache.feed(**new), undisturbed.feed(**new))
+        one, other = cache.feed(**new), undisturbed.feed(**new)
+        np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
+        np.testing.assert_array_equal(one.output, other.output)
+        np.testing.assert_array_equal(one.attention, other.attention)
 
 
 def test_a_first_turn_without_the_surprisal_that_a_policy_needs_can_be_fed_again() -> None:
@@ -137,13 +140,6 @@ def test_later_turns_must_have_the_dimensions_of_the_first() -> None:
         cache.feed(
             **{**good_turn(), **dict.fromkeys(("queries", "keys", "values"), np.ones((3, 5)))}
         )
-
-
-def assert_same_turn(one: OnlineTurn, other: OnlineTurn) -> None:
-    """Assert that two turns gave the same to the last bit."""
-    np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
-    np.testing.assert_array_equal(one.output, other.output)
-    np.testing.assert_array_equal(one.attention, other.attention)
 
 
 def test_who_says_which_word_is_told_with_each_turn() -> None:

@@ -35,24 +35,16 @@ from fdkvc.policies.wrapper import Wrapper
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
 from tests.examples import dialogs_of
-from tests.refusals import assert_one_sentence
+from tests.refusals import refused
 from tests.worlds import all_entries, kept_tokens, plain_dialog
 
 
 def test_what_adds_nothing_leaves_the_policy_inside() -> None:
     dialogs = generate(SCENARIOS["return"], dialogs=2, seed=3)
-    one, other = (
-        simulate(read_policy(name), dialogs, 56, entries=False)
-        for name in ("window(h2o, share=0.75)", "h2o window=0.75")
-    )
-    none, plain = (
-        simulate(read_policy(name), dialogs, 56, entries=False)
-        for name in ("sinks(h2o, n=0)", "h2o")
-    )
-
-    np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
-    np.testing.assert_array_equal(none.kept_tokens, plain.kept_tokens)
-    np.testing.assert_array_equal(none.output, plain.output)
+    for names in (("window(h2o, share=0.75)", "h2o window=0.75"), ("sinks(h2o, n=0)", "h2o")):
+        one, other = (simulate(read_policy(name), dialogs, 56, entries=False) for name in names)
+        np.testing.assert_array_equal(one.kept_tokens, other.kept_tokens)
+        np.testing.assert_array_equal(one.output, other.output)
 
 
 def test_a_counterfactual_speaks_of_both() -> None:
@@ -105,17 +97,16 @@ def test_it_is_read_and_written_in_a_line(written: str, name: str, title: str) -
 
 
 def test_a_link_has_it_among_others() -> None:
-    chosen = Field("Policies", "", name="policies", default=("fifo",), read=_name)
+    def name_of(text: str) -> str:
+        return read_policy(text).name
+
+    chosen = Field("Policies", "", name="policies", default=("fifo",), read=name_of)
     names = ["fifo", "blocks(h2o window=0.25, size=8)", "fd-kvc gamma=0.8"]
 
     link = chosen.written(names)
 
     assert link == "fifo,blocks(h2o:window=0.25,size=8),fd-kvc:gamma=0.8"
     assert chosen.parse(link) == names
-
-
-def _name(text: str) -> str:
-    return read_policy(text).name
 
 
 @pytest.mark.parametrize(
@@ -164,9 +155,8 @@ def test_what_does_not_fit_is_said_in_a_sentence(written: str, message: str) -> 
     ],
 )
 def test_a_long_name_is_refused_by_its_length(written: str) -> None:
-    with pytest.raises(ValueError, match="characters, but at most 1,000 are allowed") as refusal:
+    with refused("characters, but at most 1,000 are allowed"):
         read_policy(written)
-    assert_one_sentence(refusal.value)
 
 
 def test_a_record_whose_inner_policy_is_none_is_refused_in_words() -> None:
@@ -186,11 +176,8 @@ def test_a_wrapper_within_itself_is_refused_in_a_record(levels: int) -> None:
 
 @pytest.mark.parametrize("inside", ["(" * 90 + ")" * 90, "x(" * 90 + "h2o" + ")" * 90, "(,)" * 99])
 def test_any_parentheses_are_refused_in_a_sentence(inside: str) -> None:
-    with pytest.raises(
-        ValueError, match=r"unknown|is not a wrapper|parenthesis|NAME=VALUE"
-    ) as refusal:
+    with refused(r"unknown|is not a wrapper|parenthesis|NAME=VALUE"):
         read_policy(f"sinks({inside})")
-    assert "\n" not in str(refusal.value)
 
 
 def kept_by(name: str, dialog: DialogBatch, budget: int) -> list[list[int]]:

@@ -28,10 +28,10 @@ from fdkvc.models.page import loading as models
 from fdkvc.models.page.conversation import Answered
 from fdkvc.ui.lru import ByteLRU
 from fdkvc.ui.markdown import plain
-from tests.app_pages import ROOT, html, link_of, open_page, press, settled
+from tests.app_pages import ROOT, html, link_of, open_page, press, settled, words_of
 from tests.language_models import write_model
 from tests.models.numpy.test_chat_template import CHATML, MARKS
-from tests.ui.test_answers_page import lanes, say, words_of
+from tests.ui.test_answers_page import lanes, say
 
 FOUR = ["FIFO", "H2O", "FD-KVC", "KeyDiff"]
 

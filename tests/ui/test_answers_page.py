@@ -27,7 +27,7 @@ from fdkvc.models.page.why import _first_other
 from fdkvc.models.report.answer import answers_html, call_html
 from fdkvc.ui.fields import hold
 from fdkvc.ui.lru import STORE
-from tests.app_pages import html, link_of, open_page, press, settled
+from tests.app_pages import html, link_of, open_page, press, settled, words_of
 from tests.hostile import HOSTILE
 
 
@@ -50,11 +50,6 @@ def earlier(app: AppTest) -> str:
 
 def say(app: AppTest, text: str) -> AppTest:
     return settled(app.chat_input[0].set_value(text).run())
-
-
-def words_of(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.info)
-    return "\n".join(element.value for kind in kinds for element in kind)
 
 
 def test_it_opens_with_a_call_that_one_policy_gets_right_and_another_wrong() -> None:

@@ -14,7 +14,7 @@ from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, synthetic_policies
 from fdkvc.policies.base import EVICTION
-from tests.app_pages import html, link_of, open_page, press, settled, stage_of, told
+from tests.app_pages import html, link_of, message_of, open_page, press, settled, stage_of
 
 
 def lanes(app: AppTest) -> list[str]:
@@ -24,8 +24,7 @@ def lanes(app: AppTest) -> list[str]:
 
 def fates(app: AppTest) -> dict[str, str]:
     """Return what the stage is told of its entry in each lane."""
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
-    return dict(zip(lanes(app), view["sentences"], strict=True))
+    return dict(zip(lanes(app), message_of(app)["sentences"], strict=True))
 
 
 def shown(app: AppTest) -> str:

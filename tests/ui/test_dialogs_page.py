@@ -27,6 +27,7 @@ from fdkvc.conversations.page import files
 from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file, shipped_file
 from fdkvc.conversations.replay import Replay
 from fdkvc.core.recordings import Recording
+from fdkvc.core.transcripts import Demand
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Rule, Status
@@ -62,14 +63,15 @@ from tests.app_pages import (
     SECONDS,
     html,
     link_of,
+    message_of,
     open_page,
     press,
     rerun_until,
     settled,
     specs,
     stage_of,
-    told,
     unpacked,
+    words_of,
 )
 from tests.examples import dialogs_of
 
@@ -98,12 +100,6 @@ def replayed(settings: Replay, file: DialogFile) -> ReplayRun:
     return done
 
 
-def words_of(app: AppTest) -> str:
-    """Return everything that is shown as Markdown."""
-    kinds = (app.markdown, app.caption, app.error, app.info, app.warning)
-    return "\n".join(element.value for kind in kinds for element in kind)
-
-
 def recording_of(name: str, dialog: int = 0) -> Recording:
     """Return a dialog of a shipped file in tokens."""
     return lexical_recording(shipped_file(name).transcripts[dialog], 0, Encoding())
@@ -117,8 +113,7 @@ def text_of(app: AppTest) -> dict[str, Any]:
 
 def shown_turn(app: AppTest) -> int:
     """Return the turn that the stage is told to show."""
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
-    return int(view["turn"])
+    return int(message_of(app)["turn"])
 
 
 def test_what_holds_lists_is_not_emptied_in_a_later_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,12 +158,11 @@ def test_the_transcript_says_what_was_said_and_what_is_needed_later() -> None:
 
 def test_the_stage_says_of_a_word_why_each_policy_let_it_go() -> None:
     app = open_dialogs(policies="h2o,fifo", turn=19, entry=30)
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
+    first, *_ = message_of(app)["sentences"]
 
     trace = simulate(policy_named("fifo"), RECORDING.dialogs, 48)
     why = explain(trace, RECORDING.dialogs, 0, 19, 30)
     assert why.eviction is not None
-    first, *_ = view["sentences"]
     assert first.startswith("Token 30")
     assert f"was evicted in turn {why.eviction[0]} because the cache was full." in first
 
@@ -208,8 +202,7 @@ def test_two_views_say_the_same_of_a_value_and_one_cache_speaks_of_the_token() -
     told_of = {}
     for view in ("words", "lanes", "cache"):
         app = open_dialogs(policies="fd-kvc", view=view, turn=turn, entry=token)
-        (message,) = [sent for sent in told(app) if sent.get("what") == "view"]
-        told_of[view] = " ".join(message["sentences"])
+        told_of[view] = " ".join(message_of(app)["sentences"])
     assert told_of["words"] == told_of["lanes"] == " ".join(value_sentences(run, turn, token))
     assert told_of["cache"] == " ".join(why_sentences(run, turn, token)) != told_of["words"]
 
@@ -242,17 +235,20 @@ def test_a_turn_says_what_it_needed_and_what_each_policy_had_lost_of_it(kind: st
     assert sorted(told_of) == sorted(expected)
 
 
+def first_lost(key: str) -> tuple[Demand, tuple[tuple[int, ...], ...], int]:
+    """Return what the first call lacks under a policy, its mentions, and when it was lost."""
+    lost = Evidence(simulate(policy_named(key), RECORDING.dialogs, 48), RECORDING).lost
+    return next(
+        (demand, mentions, int(turn[0]))
+        for (demand, mentions), turn in zip(RECORDING.evidence, lost, strict=True)
+        if demand.kind == "call" and turn[0] >= 0
+    )
+
+
 def test_it_opens_where_the_first_demand_failed_with_a_word_that_was_lacking() -> None:
     app = open_dialogs(policies="fifo,h2o,fd-kvc")
 
-    trace = simulate(policy_named("fd-kvc"), RECORDING.dialogs, 48)
-    demand, mentions = next(
-        (candidate, mentions)
-        for (candidate, mentions), turn in zip(
-            RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True
-        )
-        if candidate.kind == "call" and turn[0] >= 0
-    )
+    demand, mentions, _ = first_lost("fd-kvc")
     assert shown_turn(app) == demand.turn
     assert link_of(app)["entry"] == str(mentions[-1][0])
 
@@ -270,14 +266,7 @@ def test_another_dialog_opens_where_its_own_first_demand_failed() -> None:
 def test_the_first_failed_call_is_a_headline(key: str, part: str) -> None:
     app = open_dialogs(policies="h2o,fifo,fd-kvc", look=key)
 
-    trace = simulate(policy_named(key), RECORDING.dialogs, 48)
-    demand, gone = next(
-        (candidate, int(turn[0]))
-        for (candidate, _), turn in zip(
-            RECORDING.evidence, Evidence(trace, RECORDING).lost, strict=True
-        )
-        if candidate.kind == "call" and turn[0] >= 0
-    )
+    demand, _, gone = first_lost(key)
     last = demand.mentions[-1].turn
     giver = DIALOG.span_kind(last, demand.mentions[-1].start)
     assert app.header[0].value == (
@@ -301,22 +290,18 @@ def test_every_view_stands_where_the_stage_has_come_to(view: str) -> None:
 @pytest.mark.long
 def test_one_cache_is_seen_beside_the_run_before_until_another_dialog_is_chosen() -> None:
     app = open_dialogs(policies="h2o,fd-kvc", view="cache", budget=48, turn=4)
-    app.number_input(key="dialogs/budget").set_value(30)
-    settled(app.run())
+    settled(app.number_input(key="dialogs/budget").set_value(30).run())
     assert (stage_of(app)["before"], len(stage_of(app)["lanes"])) == ("previous run", 2)
     assert any(plain("Now budget 30 instead of 48.") in said.value for said in app.caption)
 
-    app.selectbox(key="dialogs/look").set_value("h2o")
-    settled(app.run())
+    settled(app.selectbox(key="dialogs/look").set_value("h2o").run())
     assert [lane["label"] for lane in stage_of(app)["lanes"]] == ["H2O", "FD-KVC"]
     press(press(app, "Undo"), "Undo")
     assert link_of(app).items() >= {"budget": "48", "look": "fd-kvc", "turn": "4"}.items()
     assert [lane["label"] for lane in stage_of(app)["lanes"]] == ["FD-KVC"]
 
-    app.number_input(key="dialogs/budget").set_value(30)
-    settled(app.run())
-    app.selectbox(key="dialogs/dialog").set_value(1)
-    settled(app.run())
+    settled(app.number_input(key="dialogs/budget").set_value(30).run())
+    settled(app.selectbox(key="dialogs/dialog").set_value(1).run())
     assert len(stage_of(app)["lanes"]) == 1
     assert "Undo" not in [button.label for button in app.button]
 
@@ -343,8 +328,7 @@ def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
 def test_an_address_with_a_file_of_ones_own_says_that_it_must_be_chosen_again(page: str) -> None:
     app = open_page(page, file="own")
     assert "Choose the same file again" in "\n".join(info.value for info in app.main.info)
-    app = open_page("dialogs")
-    press(app, "My file")
+    app = press(open_page("dialogs"), "My file")
     assert not app.main.info, "nobody followed a link"
 
 
@@ -602,23 +586,25 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
     assert card_shown(app).target == 0.99
 
 
+def upload_tokenizer(app: AppTest, content: bytes) -> AppTest:
+    loaders: list[Any] = list(app.get("file_uploader"))
+    uploader = next(loader for loader in loaders if "tokenizer.json" in loader.label)
+    uploader.upload("tokenizer.json", content, "application/json").run()
+    return app
+
+
 @pytest.mark.long
 def test_a_tokenizer_of_ones_own_counts_the_tokens() -> None:
     app = card(open_page("dialogs", file="chat", policies="fifo"))
     assert "Tokens are those of SmolLM2" in words_of(app)
     assert "Llama" not in words_of(app), "SmolLM2's tokens tell no bytes of another model"
-    loaders: list[Any] = list(app.get("file_uploader"))
-    uploader = next(loader for loader in loaders if "tokenizer.json" in loader.label)
     content = (Path(str(BUNDLED)) / "tokenizer.json").read_bytes()
-    uploader.upload("tokenizer.json", content, "application/json").run()
-    app = card(settled(app))
+    app = card(settled(upload_tokenizer(app, content)))
     assert "Tokens are those of tokenizer.json" in words_of(app)
     encoding = Encoding.of_file(content)
     (text,) = shipped_file("chat").transcripts
     assert card_shown(app).tokens == sum(map(len, encoding.turns(text)))
-    loaders = list(app.get("file_uploader"))
-    uploader = next(loader for loader in loaders if "tokenizer.json" in loader.label)
-    uploader.upload("tokenizer.json", b"{}", "application/json").run()
+    upload_tokenizer(app, b"{}")
     assert "Counting tokens as SmolLM2 does." in app.error[0].value
 
 
@@ -643,13 +629,17 @@ BUNDLED_READS = dataclasses.replace(
 )
 
 
+def read_of(app: AppTest) -> Any:
+    """Return what the model has read of the page's conversations, once it has."""
+    check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
+    return check.future.result(SECONDS).read
+
+
 @pytest.mark.long
 def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "READER", BUNDLED_READS)
     app = card(open_page("dialogs", file="dialogues"))
-    checks = verdict_page._checks()
-    check: Any = checks.find(app.session_state["dialogs/check"])
-    read = check.future.result(SECONDS).read
+    read = read_of(app)
     assert read.model == "bundled"
     assert read.scores
     settled(app.run())
@@ -682,8 +672,7 @@ def test_chats_without_calls_have_a_card_without_a_curve(monkeypatch: pytest.Mon
     monkeypatch.setattr(card_module, "CLEARLY", 100.0)
     chat = "\n".join(f"User: {n} chairs by the wall.\nAssistant: Noted." for n in range(40))
     app = card(open_dialogs(read_dialog_file(chat.encode(), "chat.txt")))
-    check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
-    read = check.future.result(SECONDS).read
+    read = read_of(app)
     assert read.scores
     settled(app.run())
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
@@ -701,13 +690,9 @@ def test_a_model_reads_for_more_minutes_on_request(monkeypatch: pytest.MonkeyPat
     texts = shipped_file("dialogues").transcripts
     app = card(open_page("dialogs", file="dialogues", target=99))
 
-    def read() -> Any:
-        check: Any = verdict_page._checks().find(app.session_state["dialogs/check"])
-        return check.future.result(SECONDS).read
-
-    assert read().dialogs == 1
+    assert read_of(app).dialogs == 1
     settled(app.number_input(key="dialogs/minutes").set_value(9).run())
-    assert {*read().names} == {text.name for text in texts}
+    assert {*read_of(app).names} == {text.name for text in texts}
     settled(app.run())
     assert plain("has read 2 of 2 conversations") in words_of(app)
 
@@ -884,19 +869,15 @@ def test_a_file_that_cannot_be_shown_is_not_asked_for_again() -> None:
     assert "Upload or paste" in words_of(app)
 
     settled(app.text_area(key="dialogs/pasted").set_value("no speaker").run())
-    _assert_not_asked(app, "pasted.txt cannot be read: line 1 has no")
+    assert app.error[0].value.startswith("pasted.txt cannot be read: line 1 has no")
+    assert "Upload or paste" not in words_of(app)
+    assert no_stage(app)
     paste(app, 60 * f"User: {'7 ' * 20}\n")
     assert not app.error
     settled(app.selectbox(key="dialogs/vectors").set_value("bundled").run())
     (error,) = app.error
     assert "tokens, but the model holds at most 1,024." in error.value
     assert "7 7 7" in words_said(app), "it is shown by the letters of its words"
-
-
-def _assert_not_asked(app: AppTest, error: str) -> None:
-    assert app.error[0].value.startswith(error)
-    assert "Upload or paste" not in words_of(app)
-    assert no_stage(app)
 
 
 @pytest.mark.long

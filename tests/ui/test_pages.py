@@ -35,6 +35,7 @@ from tests.app_pages import (
     entry_of,
     html,
     link_of,
+    message_of,
     new_session,
     open_page,
     rerun_until,
@@ -66,9 +67,8 @@ def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
     assert re.search(r"in turn \d+ needs .*: (part )?lost in turn \d+", sentence)
     assert stage_of(app)["kind"] == "transcript"
     assert not [*app.number_input, *app.selectbox, *specs(app)]
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
-    assert f"turn {view['turn']} " in sentence
-    (said,) = view["sentences"]
+    assert f"turn {message_of(app)['turn']} " in sentence
+    (said,) = message_of(app)["sentences"]
     assert "was evicted in turn" in said
     assert "The last kept entry scored" in said
 

@@ -18,7 +18,7 @@ from fdkvc.synthetic.scenarios import World, scenario_named
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.step import stage
 from fdkvc.ui.step.before import Ghost
-from tests.app_pages import SECONDS, html, link_of, open_page, press, settled, stage_of, told
+from tests.app_pages import SECONDS, html, link_of, message_of, open_page, press, settled, stage_of
 
 
 @pytest.mark.long
@@ -57,12 +57,10 @@ def test_a_wrong_link_is_explained_in_one_sentence_and_the_page_works(
 def answered(monkeypatch: pytest.MonkeyPatch, turn: int, entry: int, **link: object) -> Any:
     """Let the stage ask what would have decided otherwise on an entry, until it is told."""
     app = open_page("step", turn=turn, entry=entry, **link)
-    (view,) = [message for message in told(app) if message.get("what") == "view"]
-    question = {"run": view["run"], "turn": turn, "entry": entry}
+    question = {"run": message_of(app)["run"], "turn": turn, "entry": entry}
     monkeypatch.setattr(stage, "last_message", lambda key: question if "answer" in key else {})
     for _ in range(20 * SECONDS):
-        messages = told(settled(app.run()))
-        (answer,) = [message for message in messages if message.get("what") == "answer"]
+        answer = message_of(settled(app.run()), "answer")
         if answer["done"]:
             assert answer.items() >= question.items()
             return answer

@@ -15,7 +15,7 @@ from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.policies import read_policy
 from tests.language_models import gguf_bytes, gguf_parts, write_tokenizer
-from tests.refusals import assert_one_sentence
+from tests.refusals import refused
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -75,11 +75,6 @@ def write_family(folder: Path, kind: str) -> Any:
     return model
 
 
-def own_tokenizer(folder: Path) -> Any:
-    file = str(folder / "tokenizer.json")
-    return transformers.PreTrainedTokenizerFast(tokenizer_file=file)
-
-
 def as_file(folder: Path) -> Path:
     path = folder.with_suffix(".gguf")
     path.write_bytes(gguf_bytes(*gguf_parts(folder)))
@@ -113,7 +108,9 @@ def test_the_cache_of_the_library_keeps_the_same_entries(family: Any, policy: st
 
     model, folder = family
     own: Any = load_language_model(folder).evicting(read_policy(policy), 16)
-    library_cache = PolicyCache(read_policy(policy), 16, model, tokenizer=own_tokenizer(folder))
+    file = str(folder / "tokenizer.json")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=file)
+    library_cache = PolicyCache(read_policy(policy), 16, model, tokenizer=tokenizer)
     ids = np.random.default_rng(1).integers(5, 250, 60).tolist()
     for first in range(0, 60, 12):
         turn = ids[first : first + 12]
@@ -145,10 +142,9 @@ def test_what_a_family_lacks_is_refused(tmp_path: Path) -> None:
         ({"model_type": "qwen2"}, "its weights lack model.layers.0.self_attn.q_proj.bias"),
     ):
         config.write_text(json.dumps(known | change))
-        with pytest.raises(ValueError, match="cannot be loaded") as refused:
+        with refused("cannot be loaded") as refusal:
             load_language_model(tmp_path / "model")
-        assert sentence in str(refused.value)
-        assert_one_sentence(refused.value)
+        assert sentence in str(refusal.value)
 
 
 def test_an_older_folder_of_smollm3_does_not_say_that_it_is_tied(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_folder import check_tokenizer
 from fdkvc.models.numpy.tokens import load_tokens, read_tokens
 from tests.language_models import write_model
-from tests.refusals import assert_one_sentence
+from tests.refusals import refused
 
 
 def replace(old: str, new: str, kind: str = "String") -> dict[str, Any]:
@@ -84,17 +84,15 @@ TOO_MUCH: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", TOO_MUCH)
 def test_what_would_be_too_much_is_refused_before_it_is_loaded(what: str) -> None:
     changes, sentence = TOO_MUCH[what]
-    with pytest.raises(ValueError, match=sentence) as caught:
+    with refused(sentence):
         check_tokenizer(changes)
-    assert_one_sentence(caught.value)
 
 
 def test_a_search_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_folder, "MAX_PATTERN_SECONDS", 0.01)
     endless = {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(.*o){22}"}}}
-    with pytest.raises(ValueError, match="its regular expressions take more than") as caught:
+    with refused("its regular expressions take more than"):
         check_tokenizer(endless)
-    assert_one_sentence(caught.value)
 
 
 def test_merges_are_not_left_out_by_chance() -> None:
@@ -154,10 +152,9 @@ def test_a_panic_of_the_library_ends_in_one_sentence(
     write_model(tmp_path)
     _change(tmp_path, PANICS[what])
 
-    with pytest.raises(ValueError, match=r"^the model .* cannot be loaded") as seen:
+    with refused(r"^the model .* cannot be loaded"):
         load_language_model(tmp_path)
 
-    assert_one_sentence(seen.value)
     assert capfd.readouterr().err == ""
 
 
@@ -167,9 +164,8 @@ def test_a_text_that_makes_the_library_panic_is_named(tmp_path: Path) -> None:
     tokens = load_tokens(tmp_path, vocabulary=300)
 
     assert tokens.encode("abc")
-    with pytest.raises(ValueError, match="the model's tokenizer cannot read 'bbbbb") as caught:
+    with refused("the model's tokenizer cannot read 'bbbbb"):
         tokens.encode("b" * 60 + "c")
-    assert_one_sentence(caught.value)
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, GeneratorExit])
