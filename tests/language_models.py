@@ -186,6 +186,8 @@ def gguf_bytes(
 
 def gguf_parts(folder: Path, precision: str = "F32") -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the fields and tensors of a GGUF file with the model of a folder."""
+    from safetensors.numpy import load_file
+
     config = json.loads((folder / "config.json").read_text())
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     ordered = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].__getitem__)
@@ -219,7 +221,8 @@ def gguf_parts(folder: Path, precision: str = "F32") -> tuple[dict[str, Any], di
     }
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     tensors = {}
-    for name, array in _stored(folder).items():
+    loaded: dict[str, Any] = load_file(folder / "model.safetensors")
+    for name, array in loaded.items():
         layer, _, part = name.removesuffix(".weight").removeprefix("model.layers.").partition(".")
         plain, ending = name.rsplit(".", 1)
         part = part.removesuffix(".bias")
@@ -237,10 +240,3 @@ def gguf_parts(folder: Path, precision: str = "F32") -> tuple[dict[str, Any], di
         )
         tensors["rope_freqs.weight"] = (0, stretch.shape, rounded(stretch, "F32"))
     return fields, tensors
-
-
-def _stored(folder: Path) -> dict[str, Any]:
-    from safetensors.numpy import load_file
-
-    loaded: dict[str, Any] = load_file(folder / "model.safetensors")
-    return loaded

@@ -326,6 +326,15 @@ MISTAKES = {
     "sweep --policy sink --parameter sinks --values 1.5 --out {tmp}/out": (
         "sinks has the value '1.5', but takes whole"
     ),
+    "answers --policies oracle --out {tmp}/out": "fdkvc: Oracle looks at the future of the dialog",
+    "answers --policies lru --out {tmp}/out": "fdkvc: policy 'lru' is unknown: choose from fifo",
+    "answers --budgets 0 --out {tmp}/out": "fdkvc: budget is 0, but must be",
+    "answers --decides all --out {tmp}/out": "fdkvc: decides is 'all', but must be",
+    "answers --every 0 --out {tmp}/out": "fdkvc: every is 0, but must be",
+    "answers --baseline tova --out {tmp}/out": "fdkvc: baseline 'tova' is not among the policies",
+    "answers --workers 0 --out {tmp}/out": f"fdkvc: workers is 0, {WORKERS}",
+    "answers --model nowhere --out {tmp}/out": "fdkvc: the model 'nowhere' cannot be loaded",
+    "answers --dialogs nowhere --out {tmp}/out": "fdkvc: the file 'nowhere' cannot be read",
     "answers --out {tmp}/{longest}": "{longest}.unfinished' cannot be written: file",
     "app --model {long}": "the model '{long}' does not exist",
     "answers --model {long} --out {tmp}/out": "'{long}' cannot be loaded: file name too long",
@@ -358,11 +367,27 @@ MISTAKES = {
     "dialogs --dialogs {tmp}/file": "line 1 has no speaker",
     "dialogs --baseline tova": "baseline 'tova' is not among the policies",
     "dialogs --plan --policies full oracle": "--plan needs a policy that a real cache can",
+    "dialogs --json --tables": "cannot be combined",
+    "dialogs --plan --minutes 3": "--model",
+    "dialogs --plan --target 80": "target",
+    "dialogs --plan --today vllm": "today",
+    "dialogs --plan gpt": "shape 'gpt' is unknown",
+    "live --model {tmp} --budgets 0 --out {tmp}/out": (
+        "budget is 0, but must be a whole number from 1 to 8,192"
+    ),
     "trace": "arguments are required: --out",
     "report": "invalid choice: 'report' (choose from",
     "train": "invalid choice: 'train' (choose from",
     "": "arguments are required: COMMAND (see",
 }
+
+
+def assert_one_line(capsys: CAPTURED, sentence: str) -> None:
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("fdkvc: ")
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("line", MISTAKES)
@@ -383,11 +408,7 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
         return text
 
     assert main(filled(line).split()) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("fdkvc: ")
-    assert filled(MISTAKES[line]) in printed.err
-    assert printed.err.count("\n") == 1
+    assert_one_line(capsys, filled(MISTAKES[line]))
     assert {path.name for path in tmp_path.iterdir()} == {"file", "pipe"}
 
 
@@ -416,11 +437,7 @@ def test_an_error_of_the_system_is_a_sentence_wherever_it_comes_from(
     code = 130 if isinstance(error, KeyboardInterrupt) else 2
     assert run("benchmark", "--dialogs", "2", "--out", tmp_path / "out") == code
     assert list(tmp_path.iterdir()) == []
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("fdkvc: ")
-    assert sentence in said.err
-    assert said.err.count("\n") == 1
+    assert_one_line(capsys, sentence)
 
 
 HELP = """

@@ -144,14 +144,10 @@ def test_what_nobody_said_and_what_was_said_of_something_else_is_counted(
 
 
 def test_live_says_what_it_needs(tmp_path: Path, capsys: CAPTURED) -> None:
-    for mistake, sentence in (
-        (("--budgets", "0"), "budget is 0, but must be a whole number from 1 to 8,192"),
-        ((), "requirements-capture.txt|cannot be loaded"),
-    ):
-        assert run("live", "--model", tmp_path, "--out", tmp_path / "out", *mistake) == 2
-        said = capsys.readouterr().err
-        assert re.search(sentence, said)
-        assert said.count("\n") == 1
+    assert run("live", "--model", tmp_path, "--out", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert re.search("requirements-capture.txt|cannot be loaded", said)
+    assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -197,17 +193,6 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
         assert (record["ways"][0]["bytes"] is not None) == known, "bytes in its own tokens alone"
     assert run("dialogs", *few, counted[0], "ollama:none") == 2
     assert "no such model on this machine" in capsys.readouterr().err
-
-    assert run("dialogs", "--json", "--tables") == 2
-    assert "cannot be combined" in capsys.readouterr().err
-    assert run("dialogs", "--plan", "--minutes", "3") == 2
-    assert "--model" in capsys.readouterr().err
-    assert run("dialogs", "--plan", "--target", "80") == 2
-    assert "target" in capsys.readouterr().err
-    assert run("dialogs", "--plan", "--today", "vllm") == 2
-    assert "today" in capsys.readouterr().err
-    assert run("dialogs", "--plan", "gpt") == 2
-    assert "shape 'gpt' is unknown" in capsys.readouterr().err
 
 
 FEW = ("--policies", "fifo", "fd-kvc:gamma=0.8", "--budgets", "32", "64", "--baseline", "fifo")

@@ -504,31 +504,6 @@ def test_a_dialog_that_the_model_cannot_hold_is_left_out_and_named(
     assert capsys.readouterr().err.startswith("fdkvc: two: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--policies", "oracle"], "Oracle looks at the future of the dialog"),
-        (["--policies", "lru"], "policy 'lru' is unknown: choose from fifo"),
-        (["--budgets", "0"], "budget is 0, but must be"),
-        (["--decides", "all"], "decides is 'all', but must be"),
-        (["--every", "0"], "every is 0, but must be"),
-        (["--baseline", "tova"], "baseline 'tova' is not among the policies"),
-        (["--workers", "0"], "workers is 0, but must be"),
-        (["--model", "nowhere"], "the model 'nowhere' cannot be loaded"),
-        (["--dialogs", "nowhere"], "the file 'nowhere' cannot be read"),
-    ],
-)
-def test_a_mistake_is_one_sentence(
-    folder: Path, tmp_path: Path, options: list[str], sentence: str, capsys: CAPTURED
-) -> None:
-    assert run("answers", "--model", folder, "--out", tmp_path, *options) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"fdkvc: {sentence}")
-    assert said.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_dialog_that_the_model_cannot_hold_is_named(tmp_path: Path) -> None:
     model = load_language_model(write_model(tmp_path, max_position_embeddings=100))
 

@@ -17,7 +17,7 @@ from fdkvc.core.parameters import Parameter, defaults_of, parameters_of
 from fdkvc.engine.online import OnlineCache
 from fdkvc.engine.simulate import initial_state, simulate, take_turn
 from fdkvc.engine.trace import Rule, Status, Trace
-from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named, read_policy, wrapped
+from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named, read_policy, wrapped
 from fdkvc.policies.by_row import ByRow, by_row
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World
@@ -186,11 +186,6 @@ def test_what_a_trace_holds_has_its_shape(key: str, traces: dict[str, Trace]) ->
         assert np.isfinite(column).all(), name
 
 
-def fills_its_budget(policy: Policy) -> bool:
-    """Whether it drops no more than it must: shift drops half at once, others whole messages."""
-    return policy.key != "shift" and policy.page_size > 0
-
-
 @every_policy
 def test_nothing_that_goes_in_is_changed(key: str) -> None:
     dialogs = generate(SCENARIOS["mixed"], dialogs=2, seed=4, world=SMALL)
@@ -241,7 +236,8 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
         assert np.isfinite(trace.output).all()
         size, held = max(policy.page_size, 1), (trace.kept_tokens >= 0).sum(axis=2)
         used = trace.budget // size * size or trace.budget  # but for what the last page has free
-        if policy.bounded and fills_its_budget(policy):
+        # shift drops half at once, and others whole messages: more than they must.
+        if policy.bounded and policy.key != "shift" and policy.page_size > 0:
             assert ((held > used - size) & (held <= trace.budget)).all()
         assert_same_run(alone, trace, 0, 1)
 
