@@ -67,6 +67,15 @@ def _id(answer: str | None) -> Row:
     return {} if answer is None else {"id": answer}
 
 
+def long_log() -> ClaudeCode:
+    """Return a session without a compaction that needs a code."""
+    log = ClaudeCode()
+    log.user("The code is QX-771. " + "word " * 60)
+    log.say("Noted. " + "word " * 30)
+    log.call("check", "c1", code="QX-771")
+    return log
+
+
 def joined(rows: Sequence[Row | str]) -> bytes:
     """Return lines of JSON; a text is a line as it is."""
     return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows).encode()

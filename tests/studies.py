@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from fdkvc.paper import published as tables
-from fdkvc.paper.benchmark import Benchmark
+from fdkvc.paper.benchmark import Benchmark, Results, Values
 from fdkvc.paper.replication.cells import MeasuredTable, measured_tables
 from fdkvc.paper.study import Study, run_study
 
@@ -26,6 +26,13 @@ def paper_study() -> Study:
 def paper_tables() -> list[MeasuredTable]:
     """Return that study's tables."""
     return measured_tables(paper_study())
+
+
+def scores_of(results: Results, scenario: str, policy: str, metric: str) -> Values:
+    """Return the values of a metric, which the results have."""
+    scores = results.values(scenario, policy, metric)
+    assert scores is not None
+    return scores
 
 
 @cache

@@ -40,7 +40,7 @@ from fdkvc.engine.fit import fit
 from fdkvc.engine.simulate import simulate
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named, read_policy, synthetic_policies
-from tests.session_lines import ClaudeCode
+from tests.session_lines import ClaudeCode, long_log
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
 
@@ -352,12 +352,8 @@ def test_a_report_without_words_has_none_of_the_session(
 def test_a_session_without_compactions_offers_the_ways_at_a_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = ClaudeCode()
-    log.user("The code is QX-771. " + "word " * 60)
-    log.say("Noted. " + "word " * 30)
-    log.call("check", "c1", code="QX-771")
     path = tmp_path / "log.jsonl"
-    path.write_bytes(log.content)
+    path.write_bytes(long_log().content)
 
     assert "--at" in printed(capsys, str(path))
     shown = printed(capsys, str(path), "--at", "10")

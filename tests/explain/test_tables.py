@@ -41,6 +41,7 @@ from fdkvc.paper.study import Study
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
+from tests.studies import scores_of
 from tests.worlds import adaptation_in, all_entries
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
@@ -85,9 +86,7 @@ def test_summary_has_a_row_for_each_scenario_policy_and_metric(results: Results)
 
 def test_summary_is_the_mean_with_students_interval(results: Results) -> None:
     for row in summary_table(results).to_dict("records"):
-        values = results.values(row["scenario"], row["policy"], row["metric"])
-        assert values is not None
-        expected = summarize(values)
+        expected = summarize(scores_of(results, row["scenario"], row["policy"], row["metric"]))
         figures = (expected.mean, expected.low, expected.high)
         assert (row["mean"], row["ci_low"], row["ci_high"]) == pytest.approx(figures, rel=1e-9)
 
@@ -121,8 +120,7 @@ def test_adaptation_table(results: Results) -> None:
     assert tuple(table.columns) == ADAPTATIONS
     assert table.policy.tolist() == list(PAPER_POLICIES)
     for row in table.to_dict("records"):
-        turns = results.values("adaptation", row["policy"], "adaptation")
-        assert turns is not None
+        turns = scores_of(results, "adaptation", row["policy"], "adaptation")
         assert (row["n"], row["mean"]) == (8, pytest.approx(turns.mean()))
         assert row["median"] == np.percentile(turns, 50)
         assert row["p90"] == pytest.approx(np.percentile(turns, 90))
@@ -145,11 +143,9 @@ def test_paired_table_compares_all_with_the_baseline(results: Results) -> None:
     assert set(table.baseline) == {baseline}
     for row in table[table.t.notna()].to_dict("records"):
         ours, base = (
-            results.values(row["scenario"], policy, row["metric"])
+            scores_of(results, row["scenario"], policy, row["metric"])
             for policy in (row["policy"], baseline)
         )
-        assert ours is not None
-        assert base is not None
         expected = paired(ours, base)
         assert (row["t"], row["p"]) == pytest.approx((expected.t, expected.p), rel=1e-6)
 

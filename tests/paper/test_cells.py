@@ -49,7 +49,7 @@ from fdkvc.paper.replication.tables import (
 from fdkvc.paper.shipped import papers_run
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import SCENARIOS, World
-from tests.studies import PRINTED, few_dialogs, paper_study, paper_tables
+from tests.studies import PRINTED, few_dialogs, paper_study, paper_tables, scores_of
 
 
 def table(number: int) -> MeasuredTable:
@@ -111,10 +111,8 @@ def test_the_difference_that_the_paper_tests_is_indistinguishable_from_zero() ->
     cells = {column: cell for (row, column), cell in table(1).cells.items() if row == DIFFERENCE}
     assert set(cells) == {"shift", "return", "mixed", "complex", "gradual", "composite"}
     assert {cell.verdict for cell in cells.values()} == {"indistinguishable from zero"}
-    one = paper_study().results.values("shift", "fd-kvc", "late_alignment")
-    other = paper_study().results.values("shift", "h2o", "late_alignment")
-    assert one is not None
-    assert other is not None
+    one = scores_of(paper_study().results, "shift", "fd-kvc", "late_alignment")
+    other = scores_of(paper_study().results, "shift", "h2o", "late_alignment")
     expected = paired(one, other)
     assert cells["shift"].low == pytest.approx(expected.low, abs=1e-6)
     assert cells["shift"].high == pytest.approx(expected.high, abs=1e-6)
@@ -350,10 +348,8 @@ def test_differences_are_paired_and_the_published_ones_follow_the_t_tests() -> N
     assert len(table) == len(SIX) * (len(PROJECTIONS) + 1)
     rows = table.set_index(["scenario", "projection"])
     one, other = (
-        study.results.values("mixed", policy, "late_alignment") for policy in ("fd-kvc", "h2o")
+        scores_of(study.results, "mixed", policy, "late_alignment") for policy in ("fd-kvc", "h2o")
     )
-    assert one is not None
-    assert other is not None
     assert rows.loc[("mixed", "value"), "t"] == pytest.approx(paired(one, other).t, rel=1e-5)
     shift = table[(table.scenario == "shift") & (table.projection == PUBLISHED)].iloc[0]
     assert (shift.t, round(shift.p, 2)) == (1.31, 0.19)

@@ -66,18 +66,7 @@ def study() -> Study:
         key: PolicyScores({"late_alignment": row}, {"ownership_loss": SERIES})
         for key, row in ALIGNMENT.items()
     }
-    sweep = Benchmark(
-        scenarios=(SCENARIOS["mixed"],),
-        policies=tuple(policy_named("fd-kvc", gamma=gamma) for gamma in (0.7, 0.8, 0.9)),
-        dialogs=N,
-    )
-    rows = {"fd-kvc gamma=0.7": 0.9, "fd-kvc gamma=0.8": 0.9001, "fd-kvc gamma=0.9": 0.4}
-    noise = RANDOM.normal(0, 0.1, (3, N))
-    swept = {
-        name: PolicyScores({"late_alignment": (mean + errors).astype(np.float32)}, {})
-        for (name, mean), errors in zip(rows.items(), noise, strict=True)
-    }
-    return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
+    return made(measured, gamma_sweep({0.7: 0.9, 0.8: 0.9001, 0.9: 0.4}))
 
 
 def taken(kind: str, study: Study, **facts: object) -> Measurement:
@@ -141,8 +130,8 @@ def test_rank_is_the_place_and_its_interval_what_paired_tests_leave_open(study: 
     assert taken("rank", study, policy="fifo").high == 1
 
 
-def peak_study(means: Mapping[float, float]) -> Study:
-    """Make a study whose sweep of γ has these mean alignments, with an error of 0.007 each."""
+def gamma_sweep(means: Mapping[float, float]) -> dict[str, Results]:
+    """Make a sweep of γ with these mean alignments, with an error of 0.007 each."""
     sweep = Benchmark(
         scenarios=(SCENARIOS["mixed"],),
         policies=tuple(policy_named("fd-kvc", gamma=gamma) for gamma in means),
@@ -154,8 +143,7 @@ def peak_study(means: Mapping[float, float]) -> Study:
         policy.name: PolicyScores({"late_alignment": (mean + errors).astype(np.float32)}, {})
         for policy, mean, errors in zip(sweep.policies, means.values(), noise, strict=True)
     }
-    measured = {key: PolicyScores({"late_alignment": row}, {}) for key, row in ALIGNMENT.items()}
-    return made(measured, {"gamma": Results(sweep, {"mixed": swept}, 1.0)})
+    return {"gamma": Results(sweep, {"mixed": swept}, 1.0)}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +158,9 @@ def peak_study(means: Mapping[float, float]) -> Study:
 def test_peak_is_the_highest_of_the_sweep_with_all_that_tie_with_it(
     means: dict[float, float], tied: tuple[float, ...], words: str, verdict: str
 ) -> None:
-    (result,) = claim_results(peak_study(means), [claim("peak-gamma")])
+    measured = {key: PolicyScores({"late_alignment": row}, {}) for key, row in ALIGNMENT.items()}
+    study = made(measured, gamma_sweep(means))
+    (result,) = claim_results(study, [claim("peak-gamma")])
     assert result.measured is not None
     assert (result.measured.candidates, result.verdict) == (tied, verdict)
     assert measured_words(result) == words

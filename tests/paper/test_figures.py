@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fdkvc.paper.published import published
-from tests.studies import paper_study
+from tests.studies import paper_study, scores_of
 
 # Retention and diversity, mean over the last three turns of 32 tokens in a cache of 56.
 LATE = {
@@ -36,8 +36,7 @@ LATE = {
 @pytest.mark.parametrize(("key", "scenario"), LATE)
 def test_the_frozen_policies_figures_are_exact_in_every_dialog(key: str, scenario: str) -> None:
     for metric, expected in zip(("retention", "diversity"), LATE[key, scenario], strict=True):
-        values = paper_study().results.values(scenario, key, f"late_{metric}")
-        assert values is not None
+        values = scores_of(paper_study().results, scenario, key, f"late_{metric}")
         np.testing.assert_allclose(values, float(expected), rtol=1e-6)
         printed = published(scenario, key, f"late_{metric}")
         if printed:
@@ -47,11 +46,9 @@ def test_the_frozen_policies_figures_are_exact_in_every_dialog(key: str, scenari
 @pytest.mark.parametrize("key", ["fifo", "sink", "h2o"])
 def test_adaptation_of_the_frozen_policies_is_exact(key: str) -> None:
     names = ("adaptation", "never")
-    turns, never = (paper_study().results.values("adaptation", key, name) for name in names)
-    assert turns is not None
+    turns, never = (scores_of(paper_study().results, "adaptation", key, name) for name in names)
     for statistic in ("mean", "median", "p90"):
         printed = published("adaptation", key, statistic)
         assert printed is not None
         assert set(turns.tolist()) == {printed.value}
-    assert never is not None
     assert set(never.tolist()) == {key == "h2o"}

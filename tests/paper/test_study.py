@@ -23,7 +23,7 @@ from fdkvc.runs.export import as_zip
 from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
-from tests.studies import few_dialogs, other_budget, paper_tables
+from tests.studies import few_dialogs, other_budget, paper_tables, scores_of
 
 
 @pytest.mark.parametrize("space", ["key", "query"])
@@ -32,8 +32,7 @@ def test_it_knows_the_alignment_of_every_projection(space: str) -> None:
     dialogs = generate(SCENARIOS["mixed"], 6, 4)
     trace = simulate(policy_named("h2o"), dialogs, 56, entries=False)
     expected = late(alignment(trace, dialogs, space), dialogs)
-    measured = study.results.values("mixed", "h2o", f"late_alignment_{space}")
-    assert measured is not None
+    measured = scores_of(study.results, "mixed", "h2o", f"late_alignment_{space}")
     np.testing.assert_allclose(measured, expected, atol=1e-6)
 
 
@@ -144,8 +143,7 @@ def test_the_benchmarks_files_are_among_them_byte_for_byte() -> None:
 
 def test_every_number_of_every_dialog_is_there() -> None:
     table = pd.read_csv(io.StringIO(files()["dialogs.csv"]))
-    values = few_dialogs().results.values("mixed", "fd-kvc", "late_retention")
-    assert values is not None
+    values = scores_of(few_dialogs().results, "mixed", "fd-kvc", "late_retention")
     rows = table[
         (table.scenario == "mixed")
         & (table.policy == "fd-kvc")

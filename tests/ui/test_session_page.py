@@ -20,8 +20,8 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.ui.markdown import plain
 from fdkvc.verdict import checked
 from fdkvc.verdict.page import replay as replay_page
-from tests.app_pages import check_specs, html, open_page, press, run_until, settled
-from tests.session_lines import ClaudeCode
+from tests.app_pages import check_specs, html, open_page, press, run_until, settled, words_of
+from tests.session_lines import ClaudeCode, long_log
 from tests.ui.test_dialogs_page import no_stage
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
@@ -38,18 +38,6 @@ def opened(file: DialogFile | None = None) -> AppTest:
     UPLOADS.put(key, file)
     link = {"file": "own", "sha": file.digest[:16]}
     return run_until(open_page("dialogs", {"dialogs/uploaded": key}, **link), SHOWN)
-
-
-def words_of(app: AppTest) -> str:
-    return "\n".join(said.value for kind in (app.markdown, app.caption) for said in kind)
-
-
-def long_log() -> ClaudeCode:
-    log = ClaudeCode()
-    log.user("The code is QX-771. " + "word " * 60)
-    log.say("Noted. " + "word " * 30)
-    log.call("check", "c1", code="QX-771")
-    return log
 
 
 def test_the_last_compaction_is_open_and_a_click_leads_to_another_or_to_a_moment() -> None:
