@@ -175,5 +175,4 @@ def stage_of(app: AppTest) -> dict[str, Any]:
 
 
 def html(app: AppTest) -> str:
-    """Return all HTML of the page."""
     return "\n".join(str(element.proto.body) for element in app.get("html"))

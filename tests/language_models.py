@@ -146,7 +146,6 @@ MULTIPLIERS = {
 
 
 def gguf_text(text: str | bytes) -> bytes:
-    """Return a text as GGUF has it."""
     content = text.encode() if isinstance(text, str) else text
     return struct.pack("<Q", len(content)) + content
 

@@ -395,7 +395,6 @@ def _assert_close(one: dict[str, list[float]], other: dict[str, list[float]]) ->
 
 
 def assert_same_state(one: State, other: State) -> None:
-    """Assert that two states are bit-identical."""
     pairs = [(dict(columns(one)), dict(columns(other)))]
     for cache, twin in ((one.cache, other.cache),):
         pairs.append(

@@ -48,7 +48,6 @@ def control(page: Page, label: str) -> Locator:
 
 
 def choose(page: Page, label: str, option: str) -> None:
-    """Choose an option of one of the sidebar's lists."""
     box = control(settled(page), label)
     choose_option(box, page.get_by_role("option", name=option, exact=True))
 

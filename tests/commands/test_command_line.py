@@ -36,6 +36,7 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.runs import console as console_module
 from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
+from tests.command_line import run
 from tests.studies import few_dialogs
 
 ROOT = Path(__file__).parents[2]
@@ -43,10 +44,6 @@ CAPTURED = pytest.CaptureFixture[str]
 SECONDS_PER_LINE = vars(console_module)["SECONDS_PER_LINE"]
 """As it is outside the tests."""
 NUMBERS_ONLY = ("summary.csv", "adaptation.csv", "paired.csv")
-
-
-def run(*arguments: str | Path) -> int:
-    return main([str(argument) for argument in arguments])
 
 
 def command(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:

@@ -11,17 +11,13 @@ import pandas as pd
 import pytest
 
 from fdkvc.commands.kinds import read_run
-from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.conversations.replay import Replay
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.policies import PAPER_POLICIES
+from tests.command_line import run
 
 CAPTURED = pytest.CaptureFixture[str]
-
-
-def run(*arguments: str | int | Path) -> int:
-    return main([str(argument) for argument in arguments])
 
 
 @pytest.mark.long

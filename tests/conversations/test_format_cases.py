@@ -30,7 +30,6 @@ PATHS = [path for path in FILES_OF_CASES if path != REFUSED]
 
 
 def contents(path: Path) -> list[bytes]:
-    """Return the content of each file in a case."""
     if path.suffix != ".json":
         return [path.read_bytes()]
     return [json.dumps(value).encode() for value in json.loads(path.read_text("utf-8"))]

@@ -190,7 +190,6 @@ def test_differences_are_paired_over_the_same_dialogs() -> None:
 
 
 def run_of(table: pd.DataFrame, seconds: float = 1.0, settings: Replay = SMALL) -> ReplayRun:
-    """Return a run with this table."""
     arguments = pd.DataFrame(columns=list(ARGUMENTS))
     return ReplayRun(settings, recordings(), table, arguments, seconds, "0", seed=3, baseline="h2o")
 

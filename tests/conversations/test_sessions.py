@@ -128,7 +128,6 @@ def test_any_value_in_a_line_is_read_or_named() -> None:
 
 
 def replace_any(row: Any, drawn: random.Random, value: Any) -> None:
-    """Put a value in place of any that a line has."""
     while True:
         keys = [*row] if isinstance(row, dict) else [*range(len(row))]
         if not keys:

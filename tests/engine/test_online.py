@@ -17,7 +17,6 @@ Vectors = dict[str, Any]
 
 
 def cut(vectors: Vectors, lengths: list[int]) -> list[Vectors]:
-    """Cut a dialog's arrays into its turns."""
     ends = np.cumsum(lengths)
     return [
         {name: array[end - length : end] for name, array in vectors.items()}

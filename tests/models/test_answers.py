@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.commands.main import main
 from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.core.transcripts import Transcript
 from fdkvc.engine.metrics import metrics_of
@@ -32,6 +31,7 @@ from fdkvc.models.numpy.model_text import model_text
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
 from fdkvc.policies import policy_named, read_policy
 from fdkvc.runs.jobs import Execution, Progress
+from tests.command_line import run
 from tests.examples import dialogs_of
 from tests.language_models import write_model
 
@@ -397,10 +397,6 @@ def test_the_interval_of_a_share_ends_at_0_and_1() -> None:
     assert summary.ci_high[FULL] == 1
     assert summary.ci_low["fifo"] == 0
     assert 0 < summary.ci_low[FULL] < summary["mean"][FULL]
-
-
-def run(*arguments: str | int | Path) -> int:
-    return main([str(argument) for argument in arguments])
 
 
 def write_bookings(folder: Path, names: Sequence[str]) -> Path:

@@ -222,9 +222,8 @@ def test_seeds_and_numbers_give_dialogs_that_differ() -> None:
 
 @pytest.mark.parametrize("dialogs", [0, -3, 2.5, math.nan, "3", None, True])
 def test_the_number_of_dialogs_must_be_a_whole_number_of_at_least_1(dialogs: Any) -> None:
-    with pytest.raises(ValueError, match="whole number of at least 1") as said:
+    with pytest.raises(ValueError, match=f"is {dialogs!r}, but .*whole number of at least 1"):
         generate(SCENARIOS["shift"], dialogs=dialogs, world=SMALL)
-    assert f"is {dialogs!r}, but" in str(said.value)
 
 
 def test_a_range_of_dialogs_must_not_be_empty_or_negative() -> None:

@@ -18,7 +18,6 @@ from tests.app_pages import html, link_of, message_of, open_page, press, settled
 
 
 def lanes(app: AppTest) -> list[str]:
-    """Return the title of each lane."""
     return [lane["label"] for lane in stage_of(app)["lanes"]]
 
 

@@ -23,7 +23,6 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdkvc.commands.main import main
 from fdkvc.core.arrays import one_dialog
 from fdkvc.core.dialogs import stack
 from fdkvc.engine.simulate import simulate
@@ -39,6 +38,7 @@ from fdkvc.models.transformers.loop import LiveDecoder, LiveModel, LiveTextCache
 from fdkvc.policies import WRAPPERS, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
+from tests.command_line import run
 from tests.language_models import write_model
 from tests.library import CACHE, CAPPED, NO_OLD_NAME, SHAPES, WINDOW, Numbers, made, text
 from tests.models.conformance.masked import seen_by_turns
@@ -463,10 +463,6 @@ def test_a_policy_that_can_evict_the_first_tokens_is_warned_of(llama: Any, polic
         warnings.simplefilter("error")
         for name in ("sink", "full", "whitelist(surprisal)"):
             PolicyCache(read_policy(name), **how).fork()
-
-
-def run(*arguments: str | int | Path) -> int:
-    return main([str(argument) for argument in arguments])
 
 
 def test_the_command_writes_what_its_document_says(
