@@ -22,7 +22,7 @@ from fdkvc.models.page import loading
 from fdkvc.models.page.conversation import FULL, Conversation, begin, write
 from fdkvc.models.page.forgotten_word import restored_sentence
 from fdkvc.models.page.restore import _summary
-from fdkvc.models.report.answer import LOOPED, answers_html, headline
+from fdkvc.models.report.answer import answers_html, headline
 from fdkvc.policies import policy_named
 from tests.examples import dialogs_of
 from tests.hostile import HOSTILE
@@ -91,8 +91,6 @@ def test_agreement_with_the_full_cache_is_not_called_right() -> None:
     assert [cache.verdict for cache in caches[1:]] == ["the same as the full cache's", "different"]
     assert "right" not in html + said
 
-    looped = [replace(caches[0], note=LOOPED), *caches[1:]]
-    assert headline(looped, by_full=True).endswith("here: the full cache repeats itself")
     silent = [replace(full, calls=()), *caches[1:]]
     assert headline(silent, by_full=True).endswith("makes no call, but FIFO and H2O do")
     assert "no other cache" in headline(caches[:1], by_full=True)

@@ -69,6 +69,17 @@ def is_looping(ids: Sequence[int]) -> bool:
     >>> is_looping(3 * [*range(30)]), is_looping(2 * [*range(40)]), is_looping(3 * [*range(9)])
     (True, False, False)
     """
+    return len(without_loop(ids)) < len(ids)
+
+
+def without_loop(ids: Sequence[int]) -> Sequence[int]:
+    """Return a text with the first alone of the repetitions with which it ends; see `is_looping`.
+
+    Examples
+    --------
+    >>> without_loop([5, 7] + 6 * [8, 9]), without_loop([5, 7, 9, 9])
+    ([5, 7, 8, 9], [5, 7, 9, 9])
+    """
     for period in range(1, len(ids) // 3 + 1):
         last = min(MAX_REPEATS * period, max(MAX_REPEATED, 3 * period))  # tokens to compare
         # One comparison rules out most periods, before slices are copied.
@@ -76,8 +87,8 @@ def is_looping(ids: Sequence[int]) -> bool:
             continue
         # A text repeats with a period if it equals itself shifted by it.
         if ids[-last:-period] == ids[period - last :]:
-            return True
-    return False
+            return ids[: len(ids) - last + period]
+    return ids
 
 
 def generate_passages(

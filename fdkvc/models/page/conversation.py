@@ -21,7 +21,7 @@ from fdkvc.core.transcripts import Transcript
 from fdkvc.models import answer_causes as causes
 from fdkvc.models.answer_causes import words_in
 from fdkvc.models.cache_answers import CacheAnswer, Predicted
-from fdkvc.models.numpy.chat import Chat, ChatText, is_looping
+from fdkvc.models.numpy.chat import Chat, ChatText, is_looping, without_loop
 from fdkvc.models.numpy.language_model import LanguageModel, shared_language_model
 from fdkvc.models.numpy.model_text import WRITERS, Passage, Writer, speaker_of
 from fdkvc.models.numpy.text_cache import TextCache, read
@@ -391,7 +391,7 @@ class Answered:
         """Yield the passages of the full cache's answer."""
         marks = self.chat.model.tokens.marks
         for writer, first, end in self.chat.passages[FULL][self.began(FULL) :]:
-            ids = tuple(self.chat.caches[FULL].ids[first:end])
+            ids = tuple(without_loop(self.chat.caches[FULL].ids[first:end]))
             yield EncodedPassage(Passage(writer, "", 0), ids, (), len(marks[writer]), len(ids))
 
     def answers(self, *, writing: bool = False) -> list[CacheAnswer]:
@@ -421,12 +421,11 @@ def _predictions(answered: Answered) -> dict[str, tuple[Predicted, ...]]:
 
     The text is the dialog's own answer, or else that of the full cache; of a long one, the first
     tokens. The result is empty if the full cache makes the expected calls, which are compared
-    instead, or if the only text is its own and repeats itself.
+    instead.
     """
     context = answered.context
     true = answered.has_true_text
-    called = bool(answered.expected_calls) and answered.as_expected(FULL)
-    if called or (not true and answered.looped(FULL)):
+    if answered.expected_calls and answered.as_expected(FULL):
         return {}
     passages = [*(answered.true_passages() if true else answered.written_passages())]
     return {name: _predicted(context, name, passages) for name in context.caches}

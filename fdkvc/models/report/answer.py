@@ -93,8 +93,7 @@ def answers_html(answers: Sequence[CacheAnswer], *, writing: bool = False) -> st
     full = answers[0]
     columns = ""
     words: dict[str, list[str]] = {writer: text.split() for writer, text in full.passages}
-    # A reference that failed is none: then no word is marked.
-    compared = not full.note.startswith(LOOPED) and full.as_expected
+    compared = full.as_expected  # a reference that failed is none: then no word is marked
     for answer in answers:
         parts = "".join(map(call_html, answer.calls))
         chips = []
@@ -182,14 +181,14 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     if right:
         all_words = f"{all_of(len(right), 'content word')} of {full_text}"
         return f"With every cache, the model still predicts {all_words}"
+    if by_full:
+        return "The full cache's answer has no content word: nothing to compare"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
 
 
 def _fault(answers: Sequence[CacheAnswer]) -> str:
-    """Say why the full cache's answer is no reference for others; empty if it may be one."""
+    """Say that others make a call and the full cache none; empty if its answer may be compared."""
     full, *policy_answers = answers
-    if full.note.startswith(LOOPED):
-        return "repeats itself"
     calling = [answer.title for answer in policy_answers if _calls(answer)]
     if calling and not _calls(full):
         return f"makes no call, but {listed(calling)} {'do' if len(calling) > 1 else 'does'}"
