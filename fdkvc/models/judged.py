@@ -8,6 +8,7 @@ import pandas as pd
 
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.words import percent
+from fdkvc.engine.metrics import METRICS
 from fdkvc.policies import read_policy
 from fdkvc.policies.ways import MESSAGES
 
@@ -34,8 +35,8 @@ METRICS_SHOWN = ("kl", "same_best", RIGHT)
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
 
-LONGER = "BFCL"
-"""The sample of longer conversations in which attention tells what to keep."""
+WITH_RESULTS = ("BFCL", "ToolTalk, 20 %", "τ-bench")
+"""The samples of conversations with tool results, of whose texts 20 % stay."""
 
 NEWEST = "sink"
 """The policy that keeps the first tokens and the newest."""
@@ -139,25 +140,39 @@ def judged_findings() -> tuple[str, ...]:
     newest, dropped, published, plain = map(percent, named_shares)
     newest_name, attentive_name = (read_policy(name).title for name in (NEWEST, COMPARED))
     best = rows.iloc[0]
+    best_name = read_policy(best.policy).title
     best_share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
-    ways = planned_ways()
-    longer = ways.query("sample == @LONGER and decides == 'model' and metric == @RIGHT")
-    longer_shares = longer.set_index("policy")["mean"]
-    read = ways.groupby("sample").n.max()
-    dialogs = f"{rows.n.max():.0f} of {read[FIRST]:.0f} dialogs of {FIRST}"
-    longer_dialogs = f"{longer.n.max():.0f} of {read[LONGER]:.0f} of {LONGER}"
+    dialogs = f"{rows.n.max():.0f} of {rows.planned.max()} dialogs of {FIRST}"
     return (
-        f"In service dialogs keep the first four tokens and the newest ({newest_name}); in long "
-        f"conversations full of tool calls also what got most attention ({attentive_name}).",
+        f"In service dialogs keep the first four tokens and the newest ({newest_name}). In "
+        f"conversations with tool results, keeping also what got most attention "
+        f"({attentive_name}) leaves more values right on BFCL, fewer on ToolTalk, and is open on "
+        "τ-bench.",
         f"Service dialogs, with room for {ENTRIES} tokens: of the values that SmolLM2 gets right "
-        f"with the full cache ({dialogs} have any), {newest} stay right; with the oldest messages "
-        f"dropped, {dropped}; with {read_policy(best.policy).title} {best_share} "
-        f"({low} to {high}); no test says which is better.",
-        f"Long conversations full of tool calls ({longer_dialogs} have such values): "
-        f"{percent(longer_shares[COMPARED])} stay right with {attentive_name}, "
-        f"{percent(longer_shares[NEWEST])} with {newest_name}.",
+        f"with the full cache ({dialogs} have any), {newest} stay right with {newest_name}; with "
+        f"the oldest messages dropped, {dropped}; with {best_name} {best_share} ({low} to "
+        f"{high}), which no test compares with {newest_name}.",
+        "Conversations with tool results, with room for 20 % of the text, values right "
+        f"with {newest_name} and with {attentive_name}: "
+        f"{'; '.join(map(_against_attention, WITH_RESULTS))}.",
         f"With FD-KVC {published} stay right in service dialogs, {plain} without its "
         "reinforcement (α₀ = 0).",
+    )
+
+
+def _against_attention(sample: str) -> str:
+    """Return the values right with the newest tokens and with H2O's, and their difference."""
+    query = "sample == @sample and metric == @RIGHT"
+    ways = planned_ways(HEADS).query(f"{query} and decides == 'head'").set_index("policy")
+    newest, attentive = map(percent, ways["mean"][[NEWEST, COMPARED]])
+    ways_compared = f"more == 'head: {NEWEST}' and less == 'head: {COMPARED}'"
+    pair = planned_comparisons(HEADS).query(f"{query} and {ways_compared}").iloc[0]
+    difference = METRICS[RIGHT].figure(pair.mean_diff, pair.ci_low, pair.ci_high, signs=True)
+    verdict = ", open" if pair.verdict == "open" else ""
+    data = sample.partition(",")[0]
+    return (
+        f"{newest} and {attentive} on {data} ({pair.n} conversations; difference in points "
+        f"{difference}{verdict})"
     )
 
 

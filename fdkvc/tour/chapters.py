@@ -244,8 +244,9 @@ def _sinks() -> Chapter:
 
 def closing() -> Chapter:
     """Return the last scene, from what policies cost a pretrained model."""
+    lead, services, _, reinforced = judged_findings()
     sentences = (
-        " ".join(judged_findings()),
+        " ".join([lead, services, reinforced]),
         "Still open: larger models and longer dialogs. So compare policies on your own dialogs.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}

@@ -9,11 +9,13 @@ import pandas as pd
 from benchmarks.research import judged as script
 from fdkvc.models.judged import (
     COMPARED,
-    LONGER,
+    HEADS,
     SHIPPED,
     UNREINFORCED,
+    WITH_RESULTS,
     judged_findings,
     judged_table,
+    planned_comparisons,
     planned_ways,
     right_rows,
 )
@@ -50,8 +52,6 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
         ("SGD", "model", MESSAGES),
         ("SGD", "head", "fd-kvc"),
         ("SGD", "head", UNREINFORCED),
-        (LONGER, "model", "sink"),
-        (LONGER, "model", COMPARED),
     ):
         assert f"{100 * shares[sample, decides, name]:.0f} %" in words
     best = right_rows().iloc[0]
@@ -59,11 +59,28 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     assert best.policy == "sinks(regions)"
     assert best.ci_low < newest < best["mean"], "so its interval includes what is recommended"
     low, high = (f"{100 * end:.0f}" for end in (best.ci_low, best.ci_high))
-    assert f"with By region + sinks 79 % ({low} % to {high} %); no test says which" in words
+    assert f"with By region + sinks 79 % ({low} % to {high} %), which no test" in words
     assert "(114 of 120 dialogs of SGD have any)" in words
-    assert "(63 of 65 of BFCL have such values)" in words
     assert shares["SGD", "model", MESSAGES] < newest
-    assert shares[LONGER, "model", COMPARED] > shares[LONGER, "model", "sink"]
+
+
+def test_what_got_most_attention_is_recommended_on_no_more_data_than_it_was_better_on() -> None:
+    right = "metric == 'values_right_of_full'"
+    both_ways = f"more == 'head: sink' and less == 'head: {COMPARED}'"
+    pairs = planned_comparisons(HEADS).query(f"{right} and {both_ways}").set_index("sample")
+    verdicts = {"BFCL": "worse", "ToolTalk, 20 %": "better", "τ-bench": "open"}
+    assert pairs.verdict.to_dict() == verdicts
+    assert set(WITH_RESULTS) == set(verdicts)
+
+    lead, _, of_each, _ = judged_findings()
+    said = "leaves more values right on BFCL, fewer on ToolTalk, and is open on τ-bench."
+    assert lead.endswith(said)
+    shares = planned_ways(HEADS).query(f"{right} and decides == 'head'")
+    means = shares.set_index(["sample", "policy"])["mean"]
+    for sample in WITH_RESULTS:
+        both = " and ".join(f"{100 * means[sample, way]:.0f} %" for way in ("sink", COMPARED))
+        assert f"{both} on {sample.partition(',')[0]} (" in of_each
+    assert "in points +18.9 (−9.4 to +47.1), open" in of_each
 
 
 def test_ways_without_attention_decide_alike_in_all_heads() -> None:
