@@ -91,6 +91,9 @@ the first words of a dialog are the hardest."""
 
 HARDLY_READS = "hardly reads this language: by words only"
 
+TAKES = "it takes up to"
+"""How a problem begins that more minutes solve."""
+
 TurnSizes = Mapping[str, Sequence[int]]
 """The tokens of each turn of a dialog, by the dialog's name."""
 
@@ -482,10 +485,7 @@ def _why_unread(
         longer = limit * 2**doublings
         if _affordable(work, transcripts, sizes, evicting, longer):
             minutes = f"{max(longer / MINUTE_TOKENS, 1):.0f} min"
-            return (
-                f"it takes up to {minutes} to read on to a value needed after "
-                f"{evicting:,} tokens"
-            )
+            return f"{TAKES} {minutes} to read on to a value needed after {evicting:,} tokens"
     return f"no conversation needs a value after {evicting:,} tokens, so there is nothing to check"
 
 

@@ -53,7 +53,7 @@ def dialogs(options: Namespace) -> None:
         warn_each(missing_value_notes(transcripts_of(run.recordings)))
         if model is None:
             advice = "add --model smollm2" if installed() else NO_MODEL
-            warn_each([f"Not read by a model: {advice}."])
+            warn_each([f"No model read it: {advice}."])
         else:
             run = _read(run, model, options)
     # 3. What is printed and written.

@@ -66,7 +66,8 @@ def today_sentence(loss: TodayLoss, unit: str) -> str:
         sentence += (
             f" {unit} counts {loss.token_rate:.1f} tokens for a character of this text, and "
         )
-        sentence += "models made for its language fewer: choose whose tokens count."
+        sentence += "models made for its language fewer: choose whose tokens count, under "
+        sentence += "Model and target or by --tokens."
     if loss.count.values and loss.without_tools:
         sentence += " Tools described outside of the messages are not counted, so a limit "
         sentence += "needs more room."

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import shlex
+from functools import partial
 from html import escape
 from io import StringIO
 from pathlib import Path
@@ -17,7 +18,8 @@ import pandas as pd
 import pytest
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
-from streamlit.testing.v1 import AppTest
+from streamlit.runtime.scriptrunner_utils.script_requests import RerunData
+from streamlit.testing.v1 import AppTest, local_script_runner
 
 from fdkvc.commands.main import main
 from fdkvc.conversations.arguments import forgotten, worst_losses
@@ -45,11 +47,13 @@ from fdkvc.runs.export import csv_text
 from fdkvc.runs.jobs import Progress
 from fdkvc.ui import fields
 from fdkvc.ui.downloads import files_of
+from fdkvc.ui.jobs import Jobs
 from fdkvc.ui.markdown import plain
 from fdkvc.ui.run_panel import shared_jobs
 from fdkvc.verdict import card as card_module
 from fdkvc.verdict import checked
 from fdkvc.verdict.card import Card
+from fdkvc.verdict.checked import HARDLY_READS, TAKES
 from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import verdict as verdict_page
@@ -651,6 +655,31 @@ def test_a_model_reads_the_ways_in_the_background(monkeypatch: pytest.MonkeyPatc
     for words in card_sentences(shown):
         assert plain(words) in words_of(app)
     assert any(f"--model {BUNDLED}" in block.value for block in app.code)
+
+
+@pytest.mark.parametrize(("problem", "helps"), [(TAKES, True), (HARDLY_READS, False)])
+def test_more_minutes_are_offered_where_they_help_and_a_click_reads_for_them(
+    monkeypatch: pytest.MonkeyPatch, problem: str, helps: bool
+) -> None:
+    """A browser reruns the button's fragment alone, unlike `AppTest`."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError(problem)
+
+    monkeypatch.setattr(choices, "READER", BUNDLED_READS)
+    monkeypatch.setattr(verdict_page, "check_replay", fail)
+    checks = Jobs(running=1)
+    monkeypatch.setattr(verdict_page, "_checks", lambda: checks)
+    app = settled(card(open_page("dialogs", file="chat")))
+    assert plain(f"No model read it: {problem}") in words_of(app)
+    assert any(button.label == "Read for 5 min" for button in app.button) == helps
+    if helps:
+        fragments = partial(RerunData, fragment_id_queue=[*app._fragment_storage._fragments])
+        monkeypatch.setattr(local_script_runner, "RerunData", fragments)
+        press(app, "Read for 5 min")
+        check: Any = checks.find(app.session_state["dialogs/check"])
+        assert check.content[-1] == app.number_input(key="dialogs/minutes").value == 5
+        assert link_of(app)["minutes"] == "5"
 
 
 def test_a_reader_that_cannot_be_loaded_says_why(

@@ -62,6 +62,7 @@ def test_it_is_said_where_a_tokenizer_splits_the_letters_of_a_language(
     loss = lose_today(Today("ollama", 90), LexicalRecordings([dialog], 0, Encoding()), workers=1)
     said = today_sentence(loss, "SmolLM2")
     assert ("tokens for a character of this text" in said) == splits
+    assert ("choose whose tokens count, under Model and target" in said) == splits
 
 
 @pytest.mark.parametrize("text", ["vllm", "ollama:0", "ollama:many", "ollama:2000000"])

@@ -45,7 +45,7 @@ from fdkvc.ui.run_panel import (
 )
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.card import TARGET, Card, Way, ways_for
-from fdkvc.verdict.checked import MINUTES, installed
+from fdkvc.verdict.checked import MINUTES, TAKES, installed
 from fdkvc.verdict.model_shape import SHAPE, SHAPES, ModelShape
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page.choices import chosen_encoding
@@ -346,15 +346,17 @@ def _show_reader(page: str, known: Known) -> None:
     elif check is not None:
         if check.result is None:
             reason = check.problem.removeprefix(FAILED) or "stopped."
-            st.caption(plain(f"Not read: {reason}"))
+            st.caption(plain(f"No model read it: {reason}"))
+            if not check.cancelled.is_set() and TAKES not in reason:
+                return
         longer = min(5 * held(page, MINUTES), int(MINUTES.high or 0))
-        st.button(
+        # No callback: of a button in a fragment, it reruns that alone.
+        if st.button(
             plain(f"Read for {longer} min"),
             key=f"{page}/check/longer",
-            help="The longer it reads, the more values it sizes the ways by.",
-            on_click=hold,
-            args=(page, MINUTES, longer),
-        )
+            help="The longer it reads, the more of the conversations it compares the ways by.",
+        ):
+            fields.hold_and_rerun(page, [(MINUTES, longer)])
 
 
 @cached
