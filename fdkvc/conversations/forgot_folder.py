@@ -126,8 +126,8 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     if lost:
         (name, number), *_ = total.lost.most_common()
         sentences.append(
-            f"Lost most: {count(number, name, KIND_PLURALS[name])} ({percent(number / lost)} of "
-            "the losses)."
+            f"Most of what had left: {count(number, name, KIND_PLURALS[name])} "
+            f"({percent(number / lost)})."
         )
         kinds = "; ".join(KIND_WORDS[name] for name, _ in total.lost.most_common())
         sentences.append(f"To paste after /compact: “List word for word: {kinds}.”")

@@ -43,7 +43,9 @@ def tokens_note(session: Session) -> str:
         "later calls, also inside commands, that stood in the text before. Repeated: later "
         "results with lines of results from before that are not held (tokens of these lines). "
         "Read again: tokens that a model reads anew, from the first change of its text on. "
-        "Pays after N: N requests later the shorter text has cost less, with a warm prefix cache."
+        "Pays after N: after N requests the shorter text had cost less than the whole, in a "
+        "prefix cache; “no”: not in the requests that followed; empty: the way evicts entries of "
+        "an engine's own cache, or no request followed."
     )
 
 
@@ -94,10 +96,16 @@ def how_sure(result: Forgot) -> str:
         return ""
     kind = "imagined compaction" if result.compaction.kind == "imagined" else "compaction"
     compactions = count(len(result.session.compactions), kind)
+    unseen = "What came back in another form is not seen."
+    if result.recorded and any(need.giver < 0 for need in result.lost()):
+        unseen = (
+            "What was used without coming back stands in a call all the same: the agent had it in "
+            "another form, from what the log does not show, or by chance. What is counted is that "
+            "it had left the context in the log, not that the agent failed."
+        )
     return (
         f"How sure: counted word for word in this one log ({compactions}, "
-        f"{count(len(result.needs), 'needed value')} at this one); what came back in another form "
-        "is not seen."
+        f"{count(len(result.needs), 'needed value')} at this one). {unseen}"
     )
 
 
@@ -123,7 +131,8 @@ def returned_sentence(result: Forgot) -> str:
         return ""
     missing = [need for need in lost if need.giver < 0]
     named = sum(named_in_context(need, result.session) for need in missing)
-    outcome = f", {len(missing):,} did not" if missing else ""
+    verb = "was" if len(missing) == 1 else "were"
+    outcome = f", {len(missing):,} {verb} used without coming back" if missing else ""
     outcome += f"; a file of the same name as {named:,} was in context" if named else ""
     return (
         f"Of {count(len(lost), 'value')} that had left, {len(lost) - len(missing):,} came back "
@@ -165,8 +174,8 @@ def failures_sentence(result: Forgot) -> str:
     words = "over a path or id that does not exist and that no text before had"
     namesakes = ""
     if similar:
-        which = "" if len(failures) == 1 else f" for {similar:,} of them"
-        namesakes = f";{which} it had the file's name in another folder"
+        which = "" if len(failures) == 1 else f"for {similar:,} of them, "
+        namesakes = f"; {which}a path from before the compaction ends with the same name"
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
@@ -211,10 +220,13 @@ def rules_sentence(result: Forgot) -> str:
     if not rules or result.recorded is None:
         return ""
     standing = sum(rule.stands for rule in rules)
-    return (
-        f"Of {count(len(rules), 'sentence')} of the user with a rule (never, must, …), "
-        f"{standing:,} stand{'s' if standing == 1 else ''} word for word in what stayed."
-    )
+    with_rule = "with a rule (never, must, …)"
+    where = "word for word in what stayed."
+    if len(rules) == 1:
+        verb = "stands" if standing else "does not stand"
+        return f"The user's one sentence {with_rule} {verb} {where}"
+    verb = "stands" if standing == 1 else "stand"
+    return f"{standing:,} of the user's {len(rules):,} sentences {with_rule} {verb} {where}"
 
 
 def rules_lines(result: Forgot) -> list[str]:
@@ -238,7 +250,9 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
         result.compaction.note,
         replay_sentence(result),
         coverage if total else "",
-        f"{count(edit, 'call')} came before the first edit." if edit else "",
+        f"The agent made {count(edit, 'call')} before its first edit after the compaction."
+        if edit
+        else "",
         failures_sentence(result),
         price_sentence(result, prices),
         rules_sentence(result),
@@ -273,7 +287,7 @@ def instruction(result: Forgot) -> str:
         elif way.policy == CLEARED and sum(way.holds) > sum(recorded):
             edit = CLEARING_EDIT.format(result.compaction.recorded[0] or result.before)
             gain += f" Clearing results would hold more too; in Anthropic's API: `{edit}`."
-    lead = f"Lost: {', '.join(losses)}. " if losses else ""
+    lead = f"What had left: {', '.join(losses)}. " if losses else ""
     return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 
 
@@ -322,7 +336,7 @@ def losses_grid(result: Forgot, words: bool) -> Grid:
         call = clipped(f"{need.method}, {messages[need.message].place}", 26)
         giver = messages[need.giver].place if need.giver >= 0 else ""
         rows.append([value, clipped(given_by(need), 22), f"{need.age:,}", call, giver])
-    heads = ["forgotten", "given by", "ago", "needed by", "came back"]
+    heads = ["value", "given by", "ago", "needed by", "came back"]
     return Grid(heads, rows, names=len(heads))
 
 
@@ -342,8 +356,13 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
         lost = result.lost()
         if lost:
             grid = losses_grid(result, words=words)
-            worst = f"The worst {len(grid.rows)} of {count(len(lost), 'loss', 'losses')}"
-            lines += ["", f"{worst} under “{result.ways[0].label}”:", grid.text()]
+            some = f"{len(grid.rows)} of {count(len(lost), 'value')}"
+            label = result.ways[0].label
+            lines += [
+                "",
+                f"{some} that “{label}” does not hold, the worst first:",
+                grid.text(),
+            ]
         if words and result.recorded is not None and (rules := rules_lines(result)):
             lines += [
                 "",

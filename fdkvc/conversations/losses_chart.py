@@ -1,4 +1,4 @@
-"""Which kinds of values were lost most, as a chart: a bar for each project or compaction."""
+"""Which kinds of values left most, as a chart: a bar for each project or compaction."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from fdkvc.charts.theme import LIGHT, TOPICS, Spec, Theme
 from fdkvc.conversations.forgot_report import KIND_PLURALS
 from fdkvc.runs.write import write_files
 
-TITLE = "Values that compactions lost, by kind"
+TITLE = "Values that had left at a compaction, by kind"
 
 MAX_BARS = 20
 """Most bars; the first are shown."""
@@ -25,7 +25,7 @@ WIDTH = 640
 
 
 def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
-    """Return a chart of how many values were lost, by name and then by the name of their kind."""
+    """Return a chart of how many values had left, by name and then by the name of their kind."""
     names = [name for name, kinds in losses.items() if sum(kinds.values())]
     rows = []
     for name in names[:MAX_BARS]:
@@ -46,11 +46,12 @@ def losses_chart(losses: Mapping[str, Mapping[str, int]], theme: Theme) -> Spec:
             ),
             color=alt.Color("kind:N", scale=scale, legend=top_legend(columns=LEGEND_COLUMNS)),
             order="order:Q",
-            tooltip=["name:N", "kind:N", *tips("d", lost="values lost")],
+            tooltip=["name:N", "kind:N", *tips("d", lost="values that had left")],
         )
     )
     hidden = len(names) - MAX_BARS
-    subtitle = f"The first {MAX_BARS} of {len(names):,}" if hidden > 0 else ""
+    first = f"; the first {MAX_BARS} of {len(names):,}" if hidden > 0 else ""
+    subtitle = f"Also those that came back before use{first}"
     height = 26 * max(len(names[:MAX_BARS]), 1)
     return single(
         theme, {"losses": table}, bars, height=height, title=panel_title(TITLE, subtitle)

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from fdkvc.conversations import forgot_history, rereading
 from fdkvc.conversations.forgot import LISTED, WAYS, Forgot, forgot
 from fdkvc.conversations.forgot_report import (
     heading,
+    how_sure,
     instruction,
     losses_rows,
     none_sentence,
@@ -32,6 +34,7 @@ from fdkvc.conversations.forgot_report import (
 )
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
+from fdkvc.conversations.formats.chat import values_in
 from fdkvc.conversations.mentions import WordingSearch
 from fdkvc.conversations.session_text import ContextText
 from fdkvc.conversations.sessions import Message, Session
@@ -110,8 +113,8 @@ def test_a_session_forgot_what_is_written_beside_it(name: str) -> None:
     ("name", "words"),
     [
         ("calls_with_a_path_that_does_not_exist_are_said", "2 calls failed"),
-        ("the_users_rules_stand_word_for_word_or_not", "Of 3 sentences"),
-        (LIST_CASE, "Lost: 3 paths, 1 id."),
+        ("the_users_rules_stand_word_for_word_or_not", "of the user's 3 sentences with a"),
+        (LIST_CASE, "What had left: 3 paths, 1 id."),
         (LIST_CASE, "would have held 3 of 4 values; the list alone, "),
     ],
 )
@@ -119,6 +122,29 @@ def test_a_note_says_what_was_forgotten(name: str, words: str) -> None:
     (session,) = log_of(name).read()
     (result,) = forgot(session, [read_policy("shift")])
     assert words in " ".join(notes_of(result))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(FORGOTTEN.glob("*.json"))])
+def test_a_call_has_each_needed_value_word_for_word_also_one_that_left(name: str) -> None:
+    for session in log_of(name).read():
+        for need in chain.from_iterable(result.needs for result in forgot(session, [])):
+            calls = session.messages[need.message].calls
+            arguments = [value for call in calls for _, value in values_in(call.arguments)]
+            assert any(need.value in argument for argument in arguments)
+
+
+def test_that_the_agent_failed_is_denied_only_where_a_value_did_not_come_back() -> None:
+    log = ClaudeCode()
+    log.user("The code is QX-771. " + "word " * 20)
+    log.call("check", "c1", code="QX-771")
+    (imagined,) = forgot(session_of(log).imagined(2))
+    (nothing_left,) = forgot(session_of(log_of("what_the_agent_put_back_was_not_lost")))
+    (left,) = forgot(session_of(worked()))
+
+    assert imagined.lost()
+    assert "not that the agent failed" in how_sure(left)
+    for result in (imagined, nothing_left):
+        assert how_sure(result).endswith("What came back in another form is not seen.")
 
 
 def worked() -> ClaudeCode:
@@ -319,10 +345,13 @@ def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str
     words = " ".join(shown.split())
     assert "this one log (2 compactions, 4 needed values at this one)" in words
     assert (
-        "word for word before use, 2 did not; a file of the same name as 1 was in context." in words
+        "before use, 2 were used without coming back; a file of the same name as 1 was in" in words
     )
     assert "“Sink+Window” would have held 4, in 136 tokens; agents on hosted services" in words
     assert "what stayed would have held 2 of 4 values; the list alone, 1." in words
+    assert words.count("it had left the context in the log, not that the agent failed.") == 2
+    assert "; a path from before the compaction ends with the same name." in words
+    assert "The user's one sentence with a rule (never, must, …) does not stand word" in words
     assert words.count("(assumed model: Claude Opus 5, list prices") == 2
 
 
