@@ -59,6 +59,22 @@ def test_the_last_compaction_is_open_and_a_click_leads_to_another_or_to_a_moment
     assert f"At message {worst.message + 1} " in words_of(app)
 
 
+def test_a_session_has_its_own_question_alone() -> None:
+    log = long_log()
+    log.boundary()
+    log.summary("A code is to be checked.")
+    once = opened(read_dialog_file(log.content, "once.jsonl"))
+    questions = (
+        "compacted 2 times.** What did it forget?",
+        "compacted once.** What did it forget?",
+    )
+
+    for app, question in zip((opened(), once), questions, strict=True):
+        assert question in words_of(app)
+        assert ".st-key-page-purpose { display: none }" in html(app)
+    assert ".st-key-page-purpose { display: none }" not in html(open_page("dialogs", file="chat"))
+
+
 def loss(app: AppTest, value: str) -> str:
     """Return the label of the button that leads to a loss."""
     return next(row.label for row in app.button if row.label.startswith(f"**{plain(value)}** "))

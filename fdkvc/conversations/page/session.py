@@ -45,7 +45,7 @@ from fdkvc.ui import fields
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.downloads import show_chart
 from fdkvc.ui.fields import problems
-from fdkvc.ui.frame import page_theme, show_grid
+from fdkvc.ui.frame import hide, page_theme, show_grid
 from fdkvc.ui.jobs import Job, Report
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
@@ -182,6 +182,7 @@ def show_session(
     A model may `read_on` after a compaction, on request.
     """
     sessions = sessions_of(file, encoding)
+    hide("page-purpose")  # the session has a question of its own
     with st.container(border=True, key="session"):
         labels = {str(place): session.name for place, session in enumerate(sessions)}
         chosen = (
@@ -278,15 +279,18 @@ def _draw(
     answer = st.container()
     chosen = 0
     has_several = len(session.compactions) > 1
+    if session.compactions[0].kind != "imagined":
+        times = count(len(session.compactions), "time") if has_several else "once"
+        with answer:
+            st.markdown(
+                Markdown("**This session was compacted {}.** What did it forget?").format(
+                    times
+                )
+            )
     if has_several:
         places = reversed(range(len(session.compactions)))  # the newest is open
         labels = {str(place): f"Compaction {place + 1}" for place in places}
         with answer:
-            st.markdown(
-                Markdown(
-                    "**This session was compacted {:,} times.** What did it forget?"
-                ).format(len(session.compactions))
-            )
             # Persistent, so that a click is not lost that comes as the job ends and the page is
             # rerun.
             state = {"persist_state": "session"}
@@ -320,7 +324,9 @@ def _draw_losses(scope: str, card: CompactionCard) -> None:
         hidden = card.lost - len(card.losses)
         others = f", and {hidden:,} more" if hidden else ""
         st.caption(
-            plain(f"Lost word for word{others}: a click shows where it was given and needed.")
+            plain(
+                f"Not held word for word{others}: a click shows where it was given and needed."
+            )
         )
     for place, (need, words) in enumerate(card.losses):
         st.button(
