@@ -56,16 +56,17 @@ def pack(
         head |= {"alike": run.dialog == ghost.dialog, "scaled": scaled}
         if head["alike"]:
             for turn, words in enumerate(headlines):
-                unshared = _only(run, ghost, turn)
-                headlines[turn] = f"{words[:-1]}; {unshared} of these not in the {ghost_name}."
+                unshared = "{} of the {} kept".format(*_only(run, ghost, turn))
+                headlines[turn] = f"{words[:-1]}; the {ghost_name} lacks {unshared}."
     return _packed("one", run, name, lanes, columns, {**head, "headlines": headlines})
 
 
-def _only(run: StageRun, ghost: StageRun, turn: int) -> int:
-    """Return how many entries a turn keeps that the same turn of another run does not."""
+def _only(run: StageRun, ghost: StageRun, turn: int) -> tuple[int, int]:
+    """Return how many entries a turn keeps that another run's does not, and how many it keeps."""
     token = run.trace.kept_tokens[0, turn]
+    token = token[token >= 0]
     unshared = ~np.isin(token, ghost.trace.kept_tokens[0, turn])
-    return int((unshared & (token >= 0)).sum())
+    return int(unshared.sum()), len(token)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ SYMBOLS = (
     "Of an entry i: key k, embedding e, attention a or w, cumulative score c, recency ρ, "
     "similarity s, relevance r, score h. Of a turn t: mean query q̄, mean embedding ē, ownership "
     "loss ℒ, learning rate α. The cache 𝒞 holds B entries, d is the length of a key, and a hat "
-    "on c, h and ρ divides by the largest. Benchmark explains γ, α₀, μ, w, τ and β (Table 7)."
+    "on c, h and ρ divides by the largest. Table 7 on Benchmark names γ, α₀, μ, w, τ and β."
 )
 """What the symbols of the equations mean."""
 

@@ -132,7 +132,7 @@ def test_of_a_restored_word_it_is_said_what_each_answer_has() -> None:
     """FIFO's repeats the name: to say that it has not the word alone would look wrong."""
     assert restored_sentence(shipped_answer()) == (
         "With 4 more tokens in the cache, FIFO's answer has “Rosalind”, but not “Rosalind's”; "
-        "H2O's answer has “Rosalind's” again."
+        "H2O's answer has “Rosalind's”."
     )
 
 

@@ -71,7 +71,8 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
     assert head["alike"] == (schedule == "AABBA")
     for turn, words in enumerate(head["headlines"]):
         kept = [set(one.trace.kept_tokens[0, turn].tolist()) - {-1} for one in (run, past)]
-        only = f"; {len(kept[0] - kept[1])} of these not in the previous run." * head["alike"]
+        lacked = f"{len(kept[0] - kept[1])} of the {len(kept[0])} kept"
+        only = f"; the previous run lacks {lacked}." * head["alike"]
         assert words == alone["headlines"][turn][: -1 if only else None] + only
 
 

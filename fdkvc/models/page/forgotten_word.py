@@ -40,7 +40,7 @@ def restored_sentence(recorded: RecordedAnswer) -> str:
     for policy in LOSING:
         answering = recorded.restored[policy].word
         words = recorded.restored[policy].attempts[0].written.split()
-        outcome = f"has “{answering}” again"
+        outcome = f"has “{answering}”"
         if answering not in words:
             outcome = f"has “{name}”, but not “{answering}”" if name in words else "lacks it"
         outcomes.append(f"{recorded.answers[policy].title}'s answer {outcome}")

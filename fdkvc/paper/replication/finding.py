@@ -94,8 +94,8 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         f"Claims in the text: of {len(claims)}, {listed(numbers)}."
     )
     details[CHOICES] = (
-        "Where the paper leaves a choice open, this project takes one whose results match its "
-        "tables, so that a match shows less; another may match as well."
+        "Where the paper leaves a choice open, this project makes one that matches its tables, so "
+        "a match shows less."
         f"{_words_by_matrix(claims)}"
     )
     has_open = any(fact.verdict == OPEN for fact in chain(*by_metric.values()))
@@ -132,11 +132,10 @@ def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
         results = [result.other_matrices.get(matrix, result) for result in about_alignment]
         holding.append([result.verdict for result in results].count("holds"))
     return (
-        " Not so for alignment, for which a matrix projects the topic that a cache's output is "
-        "compared with: the paper does not say whether that of values, keys or queries. With the "
-        "value matrix, taken here, its figures do not come out, which does not show that they are "
-        f"wrong. Of the {len(about_alignment)} claims measured with all three, no matrix makes "
-        f"more than {max(holding)} hold."
+        " Not so for alignment: the paper does not say which matrix (values, keys or queries) "
+        "projects the topic. With that of values, used here, its figures do not come out, which "
+        f"does not show that they are wrong. Of the {len(about_alignment)} claims measured with "
+        f"all three, at most {max(holding)} hold with their figure, whichever is used."
     )
 
 

@@ -20,8 +20,8 @@ from fdkvc.ui.step.before import NO_GHOST, Ghost
 STATES: Mapping[str, str] = {
     "Learning rate": "How strongly similarity to the query raises the recency of an entry: it "
     "falls as the ownership loss grows (Eq. 7).",
-    "Ownership loss": "How undecided the scores are: 0 where each entry scores nothing or like the "
-    "best one, at most 0.25 (Eq. 6).",
+    "Ownership loss": "How undecided the scores are: 0 if each is 0 or the highest, at most 0.25, "
+    "if each is half of the highest (Eq. 6).",
 }
 """What numbers mean that FD-KVC computes anew in each turn."""
 
