@@ -126,8 +126,8 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
     if lost:
         (name, number), *_ = total.lost.most_common()
         sentences.append(
-            f"Most of what had left: {count(number, name, KIND_PLURALS[name])} "
-            f"({percent(number / lost)})."
+            f"Most often: {count(number, name, KIND_PLURALS[name])} ({percent(number / lost)} of "
+            "what had left)."
         )
         kinds = "; ".join(KIND_WORDS[name] for name, _ in total.lost.most_common())
         sentences.append(f"To paste after /compact: “List word for word: {kinds}.”")
@@ -142,7 +142,7 @@ def folder_text(losses: FolderLosses, words: bool) -> str:
 
 def folder_grid(losses: FolderLosses, words: bool) -> Grid:
     """Return the table of projects; without `words`, they are numbered."""
-    counted = ["sessions", "compactions", "lost", "back"]
+    counted = ["sessions", "compactions", "had left", "back"]
     heads = ["project", *counted, *KIND_PLURALS.values(), "repeated", "rules"]
     rows = []
     for project, row in _named(losses, words):

@@ -423,6 +423,8 @@ def test_the_sessions_of_a_folder_are_summed_by_project(
     report = json.loads(printed(capsys, str(tmp_path), "--json"))
 
     assert "3 compactions in 3 sessions: 6 of 15 values" in shown
+    assert "Most often: 3 ids (50 % of what had left)." in shown
+    assert "compactions  had left  back" in shown
     assert "Not sessions of a coding agent: 1 file." in shown
     assert [row["project"] for row in report["projects"]] == ["/srv/boats", "/srv/tides"]
     assert [row["lost"] for row in report["projects"]] == [
