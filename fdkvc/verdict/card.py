@@ -184,8 +184,10 @@ class Advice:
 
     keeps_today: bool
     """Whether today's limit keeps what is asked for."""
+    stored: float
+    """Tokens without it: of a conversation, or of a limit that is kept."""
     saved: float
-    """Tokens that the recommended way saves: of a conversation, or of a limit that is kept."""
+    """Tokens of these that the recommended way saves."""
     offered: tuple[Way, ...]
     """That way and a smaller one of this project's cache, of these what saves enough."""
     stores_less: bool
@@ -242,7 +244,7 @@ class Card:
         larger_is_enough = loss is not None and loss.larger_is_enough
         is_ours = bool(offered) and not offered[0].in_engines
         stores_less = keeps_today or (larger_is_enough and is_ours)
-        return Advice(keeps_today, saved, tuple(offered), stores_less)
+        return Advice(keeps_today, stored, saved, tuple(offered), stores_less)
 
     @property
     def main_way(self) -> Way | None:
@@ -280,7 +282,8 @@ class Card:
             loses_more = any(
                 _loses_more(candidate, row) for row in (best, *self._beside(best))
             )
-            if same_size and not lacks and not loses_more:
+            is_unread = best.reading is not None and candidate.reading is None
+            if same_size and not lacks and not loses_more and not is_unread:
                 ties.append(candidate)
         return tuple(ties)
 
@@ -524,9 +527,11 @@ def forgets_most(arguments: pd.DataFrame) -> str:
     lost = arguments[arguments.held < 1]
     if lost.empty:
         return ""
-    kind = SPAN_KINDS[lost.source.value_counts().index[0]]
+    source = lost.source.value_counts().index[0]
+    kind = SPAN_KINDS[source]
+    words = f"{kind}s" if source in ("call", "result") else f"words of the {kind}"
     age = lost.age.map(age_of).value_counts().index[0]
-    return f"mostly {AGE_WORDS[age]}{kind}s"
+    return f"mostly {AGE_WORDS[age]}{words}"
 
 
 def promised(

@@ -19,11 +19,13 @@ from fdkvc.verdict.card import (
     CLEARLY,
     MEASURED_DIALOGS,
     MEASURED_VALUES,
+    MOSTLY_UNCLEARED,
     PAYS,
     PAYS_TOKENS,
     Card,
     Reading,
     Way,
+    pays,
 )
 from fdkvc.verdict.search import WITHOUT_CALLS
 from fdkvc.verdict.settings import settings_of, settings_of_limit
@@ -34,6 +36,9 @@ FITTED = "this project; "
 
 MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words only", "a guess"
 """How sure the card is."""
+
+UNREAD = "not read"
+"""How sure a way is that only a model can tell of, and that none has read."""
 
 SMALL = 0.1
 """The share of a conversation up to which the card says why so little is enough."""
@@ -92,7 +97,7 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
     values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
     lossy = counted.lossy_dialogs
     which = "all" if lossy == counted.dialogs else f"{lossy:,} of the"
-    dialogs = f", in {which} {counted.dialogs:,} conversations that have some"
+    dialogs = f", in {which} {counted.dialogs:,} conversations that need some"
     among = dialogs if counted.dialogs > 1 else ""
     sentence = f"Today you lose {values}{among}."
     if loss.larger_is_enough:
@@ -144,10 +149,7 @@ def others_sentence(card: Card) -> str:
     if best is None:
         return ""
     if not best.in_engines:
-        parts.append(
-            "This takes this project's cache in transformers: no way that engines have is enough "
-            "alone, saves enough and keeps the first tokens"
-        )
+        parts.append(f"This takes this project's cache in transformers{_why_no_engine(card)}")
     if best.uncleared:
         share = percent(best.uncleared)
         parts.append(
@@ -168,6 +170,31 @@ def others_sentence(card: Card) -> str:
     return f"{'. '.join(parts)}." if parts else ""
 
 
+def _why_no_engine(card: Card) -> str:
+    """Return what each way that engines have lacks; "" if none was tried."""
+    names = dict[str, list[str]]()
+    for row in card.ways:
+        if row.in_engines:
+            names.setdefault(_lack(card, row), []).append(f"“{way_words(row.policy)}”")
+    lacks = [f"{listed(ways)} ({lack})" for lack, ways in names.items()]
+    return f". What engines have is not enough: {', '.join(lacks)}" if lacks else ""
+
+
+def _lack(card: Card, candidate: Way) -> str:
+    """Return why a way that engines have is not the one to set."""
+    if candidate.size is None:
+        kept = f"under {percent(card.target)} of the values kept"
+        return f"{kept} with up to {percent(1 - PAYS)} of the average"
+    if not candidate.keeps_start:
+        return "the first tokens lost, which a model needs"
+    if candidate.uncleared > MOSTLY_UNCLEARED:
+        return "mostly not enough alone"
+    stored = card.advice.stored
+    if not pays(saved := stored - candidate.slots, stored):
+        return f"{_too_little(saved)} saved"
+    return UNREAD if candidate.reading is None else "a model loses more"
+
+
 def _refused_turns(candidate: Way) -> str:
     return "under 1 %" if candidate.refused < 0.01 else percent(candidate.refused)
 
@@ -181,16 +208,20 @@ def _no_setting(card: Card) -> str:
     why = f"no {other}way tried keeps {target} of what calls need with up to {limit} of the "
     why += "average conversation's tokens"
     if not card.clusters:
-        why = f"in {percent(WITHOUT_CALLS)} of the text, every way loses over {CLEARLY} nats"
+        why = f"in {percent(WITHOUT_CALLS)} of the text, every way read loses over {CLEARLY} nats"
     if best is not None:
         saved = round(card.advice.saved)
-        bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
-        gain = f"under {bound} is too little gain"
+        gain = f"{_too_little(saved)} is too little gain"
         why = f"“{way_words(best.policy)}” would save {count(saved, 'token')}, and {gain}"
     if card.advice.keeps_today:
         return f"To store less does not pay: {why}."
     all_tokens = f"all tokens ({card.tokens:,.0f} on average)"
     return f"It does not pay to evict here, keep {all_tokens}: {why}."
+
+
+def _too_little(saved: float) -> str:
+    """Return the bound below which so many tokens are too few to save."""
+    return f"under {f'{PAYS_TOKENS} tokens' if saved < PAYS_TOKENS else percent(PAYS)}"
 
 
 def _imperative(name: str) -> str:
@@ -208,16 +239,18 @@ def _imperative(name: str) -> str:
 
 def certainty(card: Card) -> str:
     """Return how sure the card is, in one of four words."""
+    return way_certainty(card, card.main_way)
+
+
+def way_certainty(card: Card, candidate: Way | None) -> str:
+    """Return how sure a way's numbers are: no surer than the card's conversations allow."""
     if card.dominating or 0 < card.clusters < MIN_CLUSTERS:
         return GUESS
-    return way_certainty(card.main_way)
-
-
-def way_certainty(candidate: Way | None) -> str:
-    """Return how sure a way's numbers are."""
-    if candidate is None or candidate.reading is None:
+    if candidate is not None and candidate.reading is not None:
+        return MEASURED if candidate.reading.measures else PARTLY
+    if card.clusters:
         return BY_WORDS
-    return MEASURED if candidate.reading.measures else PARTLY
+    return UNREAD if card.read is None or candidate is not None else PARTLY
 
 
 def certainty_sentence(card: Card) -> str:
@@ -231,23 +264,28 @@ def certainty_sentence(card: Card) -> str:
     if card.dominating:
         few = "one conversation has"
         if card.dominating > 1:
-            few = f"{card.dominating:,} conversations with the same tools have"
+            few = f"{card.dominating:,} conversations of one task or the same services have"
         parts.append(f"{few} nearly all of the values, so little is known of others")
     elif word == GUESS:
-        sets = f"{count(card.dialogs, 'conversation')} with {count(card.clusters, 'set')} of tools"
+        sets = count(card.dialogs, "conversation")
+        if card.clusters < card.dialogs:
+            sets += f" of {count(card.clusters, 'kind')} (by task or services)"
         parts.append(
             f"it rests on {sets}, and fewer than {MIN_CLUSTERS} tell little of others"
         )
     if read is None:
-        parts.append("no model was run, so a value counts as kept while its words stay")
+        parts.append(
+            "no model was run, so a value counts as kept while its words stay, and as lost where "
+            "only another form of it does"
+        )
     else:
         total = count(read.dialogs + read.unread, "conversation")
         among = f"{read.dialogs} of {total} that can be checked"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
         if best is not None and best.reading is not None:
-            among += _lost_words(best.reading, card.target)
+            among += _lost_words(best, best.reading, card.target)
         parts.append(f"{read.model} has read {among}")
-        if word == PARTLY:
+        if word == PARTLY and card.clusters:
             parts.append(
                 f"a measurement needs {MEASURED_VALUES} values in {MEASURED_DIALOGS} conversations"
             )
@@ -318,11 +356,14 @@ def promise_sentence(card: Card) -> str:
     )
 
 
-def _lost_words(reading: Reading, target: float) -> str:
+def _lost_words(best: Way, reading: Reading, target: float) -> str:
     """Return what a model lost under the recommended way, and whether that is too much."""
     if not reading.values:
         lost = lost_likelihood(reading.kl)
-        return f": the words that the full cache expects become {lost} less likely"
+        return (
+            ": compared is how likely the words stay that the full cache expects, which under "
+            f"“{way_words(best.policy)}” become {lost} less likely"
+        )
     low, high = reading.interval
     ends = "too few conversations for an interval"
     if not math.isnan(low):
@@ -364,7 +405,7 @@ def short_grid(card: Card) -> Grid:
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
     heads = ["way", "values kept", SIZE, READ_AGAIN, "how sure", "drawback"]
-    unsaid = {READ_AGAIN: "–", "how sure": way_certainty(best), "drawback": ""}
+    unsaid = {READ_AGAIN: "–", "how sure": way_certainty(card, best), "drawback": ""}
     return Grid(heads, rows).without_same(unsaid)
 
 
@@ -379,7 +420,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
         "" if candidate.values is None else _values_cell(candidate.values),
         f"{candidate.tried:,} ({percent(candidate.tried / card.tokens)})",
         _reread_cell(candidate.reread),
-        _how_sure(candidate),
+        _how_sure(card, candidate),
         ", ".join(drawbacks(candidate)),
     ]
 
@@ -388,7 +429,7 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
     cells = [f"today: {name}", values, f"{loss.today.tokens:,}", _reread_cell(loss.reread)]
-    return [*cells, BY_WORDS if values else "", ""]
+    return [*cells, way_certainty(card, None) if values else "", ""]
 
 
 def _reread_cell(tokens: float) -> str:
@@ -402,12 +443,13 @@ def _values_cell(counted: ValueCount) -> str:
     return f"{_floor(counted.kept)} ({counted.values - counted.lost:,} of {counted.values:,})"
 
 
-def _how_sure(candidate: Way) -> str:
+def _how_sure(card: Card, candidate: Way) -> str:
     """Return the cell that says how sure a way's size is."""
     reading = candidate.reading
+    word = way_certainty(card, candidate)
     if reading is not None and reading.values:
-        return f"{way_certainty(candidate)}: {reading.right} of {reading.values} the same"
-    return f"{GUESS}: no model" if candidate.guessed else way_certainty(candidate)
+        return f"{word}: {reading.right} of {reading.values} the same"
+    return f"{GUESS}: no model" if candidate.guessed and word != UNREAD else word
 
 
 def drawbacks(candidate: Way) -> list[str]:
@@ -508,7 +550,7 @@ def _way_record(card: Card, candidate: Way) -> dict[str, Any]:
     return {
         "way": way_words(candidate.policy),
         "share": (candidate.size or math.nan) / card.tokens,
-        "how_sure": way_certainty(candidate),
+        "how_sure": way_certainty(card, candidate),
         "bytes": candidate.slots * card.shape.entry_bytes if card.own_tokens else None,
         **asdict(candidate),
     }

@@ -29,6 +29,7 @@ from fdkvc.verdict.sentences import (
     PARTLY,
     READ_AGAIN,
     SIZE,
+    UNREAD,
     card_grid,
     card_record,
     card_sentences,
@@ -133,12 +134,15 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
     assert lead.startswith(f"Set {size}: evict entries")
     assert "kB" not in lead, "SmolLM2's tokens tell no bytes of another model"
     assert f"How sure: {BY_WORDS}. No model was run" in basis
+    assert "as lost where only another form of it does" in basis
     assert "tuned on the Schema-Guided" in basis
     assert "the target is 95 %" in basis
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
     few = card_of(values=needs(clusters=3))
     assert certainty(few) == GUESS
-    assert "8 conversations with 3 sets of tools" in card_sentences(few)[-1]
+    assert "8 conversations of 3 kinds (by task or services), and" in card_sentences(few)[-1]
+    assert {row[3] for row in card_grid(few).rows} == {GUESS, f"{GUESS}: no model"}
+    assert {way["how_sure"] for way in card_record(few)["ways"]} == {GUESS}
     counted = replace(card_of(), unit="tokenizer.json", own_tokens=True)
     assert "205 kB instead of 2.0 MB in 4x2x64x16" in card_sentences(counted)[0]
 
@@ -446,6 +450,8 @@ def test_what_is_forgotten_most_is_named_by_kind_and_age() -> None:
     lost = pd.DataFrame({"held": [0.0] * 3, "source": ["user", "result", "result"]})
     assert forgets_most(lost.assign(age=[1, 8, 8])) == "mostly old tool results"
     assert forgets_most(lost.assign(age=[8, 1, 1])) == "mostly recent tool results"
+    said = lost.assign(source="user", age=8)
+    assert forgets_most(said) == "mostly old words of the user"
 
 
 def test_a_model_that_does_not_contradict_the_words_changes_nothing() -> None:
@@ -534,7 +540,9 @@ def test_where_one_conversation_has_nearly_all_values_nothing_is_known_of_others
         assert (card.promise is not None) == known
         assert (certainty(card) != GUESS) == known
         assert ("little is known of others" in basis) != known
-        who = "one conversation has" if large == 1 else "2 conversations with the same tools have"
+        who = "one conversation has"
+        if large > 1:
+            who = "2 conversations of one task or the same services have"
         assert (who in basis.lower()) != known
 
 
@@ -543,7 +551,11 @@ def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
     assert card_of(values=values).promise == card_of().promise
     card = card_of({"sink": ()}, values[values.dialog.isin(["d0", "d1", "d2"])])
     assert (card.promise, certainty(card)) == (None, GUESS)
-    assert "3 conversations with 1 set of tools" in certainty_sentence(card)
+    assert "3 conversations of 1 kind (by task or services)" in certainty_sentence(card)
+    alone = needs(clusters=8)
+    alone = alone[alone.dialog.isin(["d0", "d1"])]
+    card = find_card([read_policy("sink")], (NO_METRICS, alone), [1000], SHAPE, 0.95, "SmolLM2")
+    assert "rests on 2 conversations, and fewer than 4" in certainty_sentence(card)
 
 
 def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:
@@ -564,6 +576,7 @@ def test_only_a_model_tells_of_conversations_without_calls(kl: float, best: str 
     assert (card_record(read)["best"] or {"policy": None})["policy"] == best
     lead, *_, basis = card_sentences(read)
     assert ("does not pay" in lead) == (best is None)
+    assert certainty(read) == PARTLY
     assert "SmolLM2 has read 2 of 2 conversations" in basis
     assert "1 in part" in basis
     assert [row[-3] for row in card_grid(read).rows] == [lost_likelihood(kl), "33 %"]
@@ -577,7 +590,39 @@ def test_without_calls_the_simplest_way_is_set_of_those_that_lose_hardly_more() 
         assert best_of(card).policy == best
         said = card_sentences(card)[1]
         assert ("As good here" in said) == (best == MESSAGES)
-        assert ("no way that engines have is enough" in said) == (best != MESSAGES)
+        lack = "What engines have is not enough: “Drop oldest messages” (a model loses more)"
+        assert (lack in said) == (best != MESSAGES)
+
+
+def test_without_calls_the_card_says_no_more_than_what_was_read() -> None:
+    ways = (MESSAGES, "sinks(fifo)", "sinks(weighted-recency)")
+    policies = [*map(read_policy, ways)]
+    scores = {name: Reading(0, 0, 0.08, 2) for name in ways[:2]}
+    read = ModelRead("SmolLM2", ("d0", "d1"), 900, scores)
+    tables = NO_METRICS, needs()[:0]
+    card = find_card(policies, tables, [900, 1100], SHAPE, 0.95, "SmolLM2", read)
+    assert [tie.policy for tie in card.ties] == ["sinks(fifo)"]
+    basis = certainty_sentence(card)
+    assert "which under “Drop oldest messages” become 8 % less likely" in basis
+    assert "a measurement needs" not in basis
+    assert {row[0]: row[-1] for row in short_grid(card).rows}[way_words(ways[2])] == UNREAD
+
+
+@pytest.mark.parametrize(
+    ("policy", "shares", "lack"),
+    [
+        (MESSAGES, (0.5, 0.6, 0.7), "under 95 % of the values kept with up to 85 % of the average"),
+        ("shift", (0.5, 0.6, 0.97), "the first tokens lost, which a model needs"),
+        (MESSAGES, (0.5, 0.6, 0.97), "under 256 tokens saved"),
+    ],
+)
+def test_what_each_way_of_engines_lacks_is_said(
+    policy: str, shares: tuple[float, ...], lack: str
+) -> None:
+    recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.98), policy: shares}
+    policies, tables = [*map(read_policy, recall)], (NO_METRICS, needs(recall))
+    card = find_card(policies, tables, [600], SHAPE, 0.95, "SmolLM2")
+    assert f"not enough: “{way_words(policy)}” ({lack})" in card_sentences(card)[1]
 
 
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:

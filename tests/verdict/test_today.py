@@ -88,5 +88,5 @@ def test_what_is_lost_in_all_conversations_is_said_so(lossy: int, among: str) ->
     count = ValueCount(9, 40, lossy, 3)
     loss = TodayLoss(Today("ollama", 900), count, 3, 3, 1200, pd.DataFrame())
     said = today_sentence(loss, "SmolLM2")
-    assert f"{among} conversations that have some." in said
+    assert f"{among} conversations that need some." in said
     assert "Nothing would be lost from 1,200 tokens of SmolLM2 on, the length of the" in said
