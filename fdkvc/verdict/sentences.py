@@ -351,7 +351,7 @@ def promise_sentence(card: Card) -> str:
         return ""
     promise = ranged(card.promise.mean, card.promise.low, card.promise.high, 0, percent)
     return (
-        "Chosen on one half of the conversations, a setting keeps "
+        "Chosen on one half of the conversations, a setting keeps the words of "
         f"{promise} of the values in the other; the target is {percent(card.target)}."
     )
 
