@@ -361,8 +361,8 @@ def _lost_words(best: Way, reading: Reading, target: float) -> str:
     if not reading.values:
         lost = lost_likelihood(reading.kl)
         return (
-            ": compared is how likely the words stay that the full cache expects, which under "
-            f"“{way_words(best.policy)}” become {lost} less likely"
+            f": under “{way_words(best.policy)}” the words that the full cache expects become "
+            f"{lost} less likely, which is all that was compared"
         )
     low, high = reading.interval
     ends = "too few conversations for an interval"
@@ -449,7 +449,8 @@ def _how_sure(card: Card, candidate: Way) -> str:
     word = way_certainty(card, candidate)
     if reading is not None and reading.values:
         return f"{word}: {reading.right} of {reading.values} the same"
-    return f"{GUESS}: no model" if candidate.guessed and word != UNREAD else word
+    # Without calls, no letters told a size.
+    return f"{GUESS}: no model" if candidate.guessed and card.clusters else word
 
 
 def drawbacks(candidate: Way) -> list[str]:

@@ -112,7 +112,7 @@ def _choose_today(page: str) -> Today:
     def take_default() -> None:
         hold(page, TODAY_TOKENS, PRESETS[held(page, TODAY_WAY)].tokens)
 
-    way = fields.choice(page, TODAY_WAY, on_change=take_default)
+    way = fields.choice(page, TODAY_WAY, on_change=take_default, width="content")
     return Today(way, tokens)
 
 
