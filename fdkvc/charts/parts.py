@@ -92,14 +92,14 @@ top_legend = partial(alt.Legend, orient="top", title=None, columns=4, offset=4, 
 
 
 def panel_title(text: str, subtitle: str) -> alt.TitleParams:
-    """Return a panel's title, above it and to the left."""
+    """Return a panel's title, above it and to the left; a subtitle may have several lines."""
     return alt.TitleParams(
         text,
         anchor="start",
         fontSize=13,
         fontWeight=600,
         offset=6,
-        subtitle=subtitle or alt.Undefined,
+        subtitle=subtitle.splitlines() or alt.Undefined,
         subtitleFontSize=11,
     )
 

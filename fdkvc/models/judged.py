@@ -152,8 +152,8 @@ def judged_findings() -> tuple[str, ...]:
         f"with the full cache ({dialogs} have any), {newest} stay right with {newest_name}; with "
         f"the oldest messages dropped, {dropped}; with {best_name} {best_share} ({low} to "
         f"{high}), which no test compares with {newest_name}.",
-        "Conversations with tool results, with room for 20 % of the text, values right "
-        f"with {newest_name} and with {attentive_name}: "
+        f"Conversations with tool results, with room for 20 % of the text: values right with "
+        f"{newest_name} and with {attentive_name}, and their difference in points: "
         f"{'; '.join(map(_against_attention, WITH_RESULTS))}.",
         f"With FD-KVC {published} stay right in service dialogs, {plain} without its "
         "reinforcement (α₀ = 0).",
@@ -171,8 +171,7 @@ def _against_attention(sample: str) -> str:
     verdict = ", open" if pair.verdict == "open" else ""
     data = sample.partition(",")[0]
     return (
-        f"{newest} and {attentive} on {data} ({pair.n} conversations; difference in points "
-        f"{difference}{verdict})"
+        f"{newest} and {attentive} on {data} ({pair.n} conversations), {difference}{verdict}"
     )
 
 

@@ -7,6 +7,7 @@ from html import unescape
 import pandas as pd
 
 from benchmarks.research import judged as script
+from fdkvc.charts.theme import LIGHT
 from fdkvc.models.judged import (
     COMPARED,
     HEADS,
@@ -19,7 +20,7 @@ from fdkvc.models.judged import (
     planned_ways,
     right_rows,
 )
-from fdkvc.models.report.judged import planned_grid
+from fdkvc.models.report.judged import judged_chart, planned_grid
 from fdkvc.policies.ways import MESSAGES
 from tests.app_pages import html, open_page
 
@@ -80,7 +81,13 @@ def test_what_got_most_attention_is_recommended_on_no_more_data_than_it_was_bett
     for sample in WITH_RESULTS:
         both = " and ".join(f"{100 * means[sample, way]:.0f} %" for way in ("sink", COMPARED))
         assert f"{both} on {sample.partition(',')[0]} (" in of_each
-    assert "in points +18.9 (−9.4 to +47.1), open" in of_each
+    assert "(20 conversations), +18.9 (−9.4 to +47.1), open" in of_each
+
+
+def test_the_lines_above_the_chart_fit_on_a_phone() -> None:
+    lines = judged_chart(LIGHT)["title"]["subtitle"]
+    assert "95 % intervals" in lines[-1]
+    assert max(map(len, lines)) < 60, "Vega cuts a longer line at 390 pixels"
 
 
 def test_ways_without_attention_decide_alike_in_all_heads() -> None:

@@ -62,7 +62,7 @@ def changed_chart(theme: Theme) -> Spec:
 
 def _policies_chart(rows: pd.DataFrame, title: str, unit: str, theme: Theme) -> Spec:
     sample = f"{rows.n.max():.0f} dialogs of {FIRST}, {ENTRIES} tokens"
-    subtitle = f"{unit}; {sample}; lines: 95 % intervals"
+    subtitle = f"{unit}\n{sample}; lines: 95 % intervals"
     dots = 100 * rows[["mean", "ci_low", "ci_high"]]
     dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
     return dots_chart(dots, title, subtitle, theme)
