@@ -95,7 +95,7 @@ def test_a_changed_setting_is_seen_beside_the_run_before(page: Page) -> None:
     gamma.press("Enter")
 
     expect(before).to_contain_text("the previous run")
-    expect(page.locator(".stage .headline")).to_contain_text("not in the previous run")
+    expect(page.locator(".stage .headline")).to_contain_text("the previous run lacks")
     beside = drawn()
     page.get_by_text("nothing", exact=True).click()
     expect(before).to_be_hidden()
