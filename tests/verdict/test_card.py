@@ -24,6 +24,7 @@ from fdkvc.verdict.results import ReplayRun, card_text
 from fdkvc.verdict.search import REFUSED, dialog_lengths, find_sizes, least_lengths
 from fdkvc.verdict.sentences import (
     BY_WORDS,
+    FEWER_RIGHT,
     GUESS,
     MEASURED,
     PARTLY,
@@ -560,6 +561,11 @@ def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
 
 def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:
     assert "Chosen on one half" in certainty_sentence(card_of())
+    assert FEWER_RIGHT in certainty_sentence(card_of())
+    read = ModelRead("SmolLM2", ("d0",), 900, {"sink": Reading(20, 20, 0.01, 5)})
+    measured = certainty_sentence(card_of({"sink": (0.5, 0.96, 0.99)}, read=read))
+    assert "Chosen on one half" in measured
+    assert FEWER_RIGHT not in measured
     assert "Chosen on one half" not in certainty_sentence(card_with_today("ollama:100", 31, 1200))
 
 
