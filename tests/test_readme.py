@@ -165,6 +165,7 @@ def test_what_a_contributor_reads_is_one_page() -> None:
 
 def test_every_link_between_documents_leads_somewhere() -> None:
     for document in DOCUMENTS:
+        assert sections(document)
         for link in re.findall(r"\]\(([^):]+)\)", document.read_text(encoding="utf-8")):
             path, _, section = link.partition("#")
             target = document.parent / path if path else document
@@ -175,6 +176,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 def sections(document: Path) -> set[str]:
     """Return the names under which a document's headings are linked."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len({*headings}) == len(headings), f"{document} has a heading twice"
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
