@@ -117,6 +117,8 @@ def test_nothing_covers_what_is_beside_it_and_nothing_keeps_an_old_size(page: Pa
     page.goto("/dialogs?policies=fifo&entry=30&view=lanes")
     header = page.locator(".stage .why header")
     expect(header.locator(".fate b")).to_be_visible()
+    headline = page.locator(".st-key-headline")
+    assert headline.evaluate("(box) => box.scrollHeight - box.clientHeight") <= 0
     for width in (390, 1024, 1440, 2200):
         page.set_viewport_size({"width": width, "height": 900})
         settled(page)
