@@ -164,14 +164,14 @@ class _Boundary:
         for way_result in self.result.ways:
             reading = readings[way_result.policy]
             measured_ways.append(replace(way_result, reading=reading))
-        next_tokens = count(size_after, "token")
-        note = f"Right, KL: {self.model.name} read the next {next_tokens} after each way"
+        tokens = count(size_after, "token")
+        note = f"Right; less likely: {self.model.name} read the next {tokens} after each way"
         if values := max(row.values for row in readings.values()):
             right = (
                 f"of {count(values, 'value')} of calls that it gets right with all of the text"
             )
             note += f"; {right}, how many stay right"
-        note += ", and nats a token from its predictions with all of the text."
+        note += ", and how much less likely words become that it expects with all of the text."
         return replace(
             self.result, ways=tuple(measured_ways), notes=(*self.result.notes, note)
         )

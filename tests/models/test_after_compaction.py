@@ -111,6 +111,9 @@ def test_the_command_prints_what_the_model_read(
     (compaction,) = json.loads(capsys.readouterr().out)["compactions"]
     assert all(way["reading"]["kl"] > 0 for way in compaction["ways"])
     assert main(["forgot", str(path), "--model", str(folder)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    text = capsys.readouterr().out
+    assert f"{RIGHT_AND_LIKELY.capitalize()}: " in text, "the column is named as it is headed"
+    assert " nats " not in text
+    lines = text.splitlines()
     assert sum(RIGHT_AND_LIKELY in line for line in lines) == 1
     assert max(map(len, lines)) <= 100
