@@ -70,10 +70,9 @@ def _settings(options: Namespace) -> Replay:
     if options.pin:
         settings = replace(settings, policies=with_pinned_prompts(settings.policies))
     baseline_of(settings.policies, options.baseline)
-    if options.plan is not None and not usable(settings.policies):
-        raise ValueError(
-            "--plan needs a policy that a real cache can use: not full, and no oracle"
-        )
+    chosen = settings.policies if options.policies else ()
+    if options.plan is not None and usable(chosen) != chosen:
+        raise ValueError("--plan needs policies that a real cache can use: no full, no oracle")
     if options.model is not None and options.plan is None:
         raise ValueError("--model reads the ways of a plan: give --plan, too")
     if options.minutes is not None:

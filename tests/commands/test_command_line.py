@@ -363,7 +363,7 @@ MISTAKES = {
     "dialogs --dialogs no.json": "the file 'no.json' cannot be read",
     "dialogs --dialogs {tmp}/file": "line 1 has no speaker",
     "dialogs --baseline tova": "baseline 'tova' is not among the policies",
-    "dialogs --plan --policies full oracle": "--plan needs a policy that a real cache can",
+    "dialogs --plan --policies full oracle fifo": "--plan needs policies that a real cache can",
     "dialogs --json --tables": "cannot be combined",
     "dialogs --plan --minutes 3": "--model",
     "dialogs --plan --target 80": "target",
