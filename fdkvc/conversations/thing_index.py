@@ -19,6 +19,7 @@ _RUN = re.compile(r"(?:\b[A-Za-z]:(?=[\\/]))?[\w.@~+%/\\-]+")
 _PART = re.compile(r"[^/\\]+")
 _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 _ESCAPE = re.compile(r"\\[bfnrt\"\\]")
+_LINE_END = re.compile(r"\n|\\n")
 _LINE_NUMBER = re.compile(r"(?m)^ +\d+[\t→]")
 _READER = re.compile(r"(?i)(?:\b|_)(?:read|view|edit)")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@~+%/\\-]+")
@@ -132,11 +133,12 @@ class ThingIndex:
         return sorted(chain.from_iterable(spelled))
 
     def _line(self, place: Place) -> str:
-        """Return the line of a place."""
+        """Return the line of a place; in JSON, the escape of a line's end ends it, too."""
         text = self._messages[place.message].turn.text
-        first = max(text.rfind("\n", 0, place.start), text.rfind("\\n", 0, place.start))
-        end = text.find("\n", place.end)
-        return text[first + 1 : end if end >= 0 else len(text)]
+        escape = text.rfind("\\n", 0, place.start)
+        first = max(text.rfind("\n", 0, place.start) + 1, escape + 2 if escape >= 0 else 0)
+        end = _LINE_END.search(text, place.end)
+        return text[first : end.start() if end else len(text)]
 
     def _path_places(self, path: str) -> list[Place]:
         places = set[Place]()

@@ -197,3 +197,13 @@ def test_a_short_number_needs_the_name_of_its_parameter_in_its_line() -> None:
     text = "12 rows\nSeats: 12 of them\n12 more"
     places = index_of("12", text).places("12", "seats")
     assert [text[place.start - 7 : place.end] for place in places] == ["Seats: 12"]
+
+
+def test_lines_end_in_json_where_it_escapes_their_ends() -> None:
+    text = '{"out": "rows: 9\\nseats: 12\\nbeds: 13"}'
+    for value, name, is_held in (
+        ("12", "seats", True),
+        ("12", "beds", False),
+        ("9", "seats", False),
+    ):
+        assert bool(index_of(value, text).places(value, name)) == is_held

@@ -16,6 +16,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from fdkvc.conversations.formats import EXAMPLES
+from fdkvc.conversations.page.files import UPLOADS, read_dialog_file
 from fdkvc.core.limits import MAX_TURNS, MAX_WRITTEN_TOKENS
 from fdkvc.models.answer_causes import grade_call
 from fdkvc.models.cache_answers import CacheAnswer, shipped_answer
@@ -304,6 +306,20 @@ def test_a_dialog_of_one_turn_is_answered() -> None:
     assert not app.exception
     assert not app.error
     assert {"Full cache", "FIFO"} <= lanes(app).keys()
+
+
+def test_a_session_that_is_too_long_as_a_whole_is_said_to_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fdkvc.core.transcripts.MAX_TOKENS", 20)
+    file = read_dialog_file((EXAMPLES / "agent.jsonl").read_bytes(), "long.jsonl")
+    assert file.transcripts == ()
+    UPLOADS.put((file.name, file.digest), file)
+    state = {"answers/uploaded": (file.name, file.digest)}
+    app = open_page("answers", state, file="own", sha=file.digest[:16])
+
+    (warning,) = app.warning
+    assert warning.value.startswith("1 dialog is left out: session, context 1: it has ")
 
 
 @pytest.mark.long

@@ -202,6 +202,8 @@ def choose_conversation(opened_page: Page) -> Conversation | None:
             return None
         file = dialogs.choose_tools(page, file)
         dialogs.warn_skipped(file)
+        if not file.transcripts:  # a coding agent's session may be too long as a whole
+            return None
         transcript = file.transcripts[dialogs.choose_transcript(page, file)]
         file_key, dialog = file.key, transcript.name
         turn = _choose_turn(page, transcript, link)
