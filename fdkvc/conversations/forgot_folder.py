@@ -94,6 +94,7 @@ def losses_in(
                 losses.sessions += 1
                 total.sessions += 1
                 if session.compactions:
+                    # Without other ways, whose comparison takes most of the time.
                     for result in forgot(session.in_tokens(encoding), ()):
                         losses.add(result)
                         total.add(result)

@@ -163,6 +163,7 @@ _SHELL = re.compile(
     r"\d?[<>]+&?\d?|[;|&\n()]+|(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|[^\s;|&()<>'\"])+"
 )
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*?)^\s*\2\s*$", re.DOTALL | re.MULTILINE)
+# Agents may end the message of each commit with themselves as an author.
 _COMMENT = re.compile(r"(?m)^\s*#.*$|^\s*Co-Authored-By:.*$")
 _PATCHED = re.compile(
     r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [ab]/)(\S+)", re.M

@@ -32,6 +32,7 @@ _SHELL_EDIT = re.compile(
     r"\bsed\s+(?:-\S+\s+)*-\w*i|\bperl\s+-\w*i|\bcat\s*(?:<<\S+\s*)?>|\bapply_patch\b|\bpatch\s+-p|"
     r"\bgit\s+(?:apply|restore|revert)\b"
 )
+# A result may be JSON, which escapes the ends of lines.
 _LINE = re.compile(r"(?:[^\n\\]|\\(?!n))+")
 _NUMBER = re.compile(r"\s*(?:[\w.@/\\-]+[:-])?\d+\s*[\t→:|-]\s?")
 
@@ -78,6 +79,7 @@ class Reread:
 
 def is_edit_tool(tool: str) -> bool:
     """Whether a tool changes files; its results repeat what the agent wrote."""
+    # `TodoWrite` writes a list of the agent's own, and no file.
     return _EDIT.search(tool) is not None and not tool.lower().startswith("todo")
 
 
@@ -96,6 +98,7 @@ def _lines_of(message: Message) -> Iterator[tuple[int, int, int]]:
         number = _NUMBER.match(line)
         words = (line[number.end() :] if number else line).strip()
         if sum(map(str.isalnum, words)) >= MIN_CHARACTERS and words not in EMPTY:
+            # A number takes less memory than a line; equal lines have the same within a process.
             yield hash(words), match.start(), match.end()
 
 

@@ -128,6 +128,8 @@ class PlaceSet:
 
     def held(self, stays: Bools) -> list[bool]:
         """Return whether each thing has a place without any token that left (N,)."""
+        # By sums over all characters, since a session has thousands of places: a character belongs
+        # to a token that left where more of these have begun than ended.
         starts, ends = self._spans[~stays].T
         characters = self._characters + 1
         edges = np.bincount(starts, minlength=characters) - np.bincount(

@@ -104,6 +104,7 @@ def words_in(tokens: Tokens, ids: Sequence[int]) -> Iterator[tuple[str, int, int
 PUNCTUATION = ".,;:!?()"
 """What a sentence leaves out at the ends of a word that it names."""
 
+# With the ends of contractions, such as the ll of "I'll", which become pieces of their own.
 FUNCTION_WORDS = frozenset(
     findall(
         r"\w+",

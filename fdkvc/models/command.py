@@ -49,6 +49,7 @@ def live(options: Namespace) -> None:
     with progress() as on_progress:
         model, note = loaders[options.engine](options, settings)
         warn_each(sinks_notes(settings.policies, settings.budgets))
+        # One worker: torch and llama.cpp compute in threads of their own.
         execution: Execution = {"workers": 1, "on_progress": on_progress}
         run_fields = {"also_depends": model.about, "note": note}
         run = _measured(options, settings, baseline, model, execution, **run_fields)

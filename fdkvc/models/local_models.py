@@ -92,8 +92,10 @@ def _ollama() -> Iterator[LocalModel]:
                 content = read_bytes(manifest, MAX_MANIFEST_BYTES)
                 digest, size = _model_layer(content)
                 path = root / "blobs" / f"sha256-{digest}"
+                # A file of another size is not whole.
                 if _inside(root, path) and path.stat().st_size == size:
                     host, owner, model, tag = manifest.parts[-4:]
+                    # As Ollama itself lists it.
                     name = f"{model}:{tag}" if owner == "library" else f"{owner}/{model}:{tag}"
                     name = name if host == "registry.ollama.ai" else f"{host}/{name}"
                     yield LocalModel(f"ollama:{name}", path, size, OLLAMA)

@@ -310,6 +310,7 @@ class Sizing:
         """
         run = _sized(self.sizes_by_words, self.ratio)
         cancelled = execution.get("cancelled")
+        # As many as keep all workers busy: the time is looked at only after each part.
         at_once = worker_count(execution) * (1 if is_large(self.model) else CHUNK)
         tables = list[pd.DataFrame]()
         for start in range(0, len(self.sample), at_once):

@@ -161,6 +161,7 @@ def _full_layers(config: Mapping[str, Any], layers: int) -> int:
     if types is not None:
         full = sum(kind in FULL for kind in islice(cycle(types), full))  # a short list repeats
     else:
+        # Qwen 2 names a window that it does not use.
         unused = {"use_sliding_window"}
         if config.get("use_sliding_window") is False:
             unused.add("sliding_window")

@@ -452,6 +452,7 @@ def card_text(card: Card) -> str:
         lines += ["", *grid.text().splitlines(), ""] if grid.rows else []
         lines += wrap(table_note(card), WIDTH)
     for engine, setting in settings(card).items():
+        # Comments come first; those that engines share are printed once.
         comment, *code = setting.splitlines()
         comments = [comment, *(line for line in code if line.startswith("# "))]
         lines += [f"# {engine}", *(line for line in comments if line not in lines)]

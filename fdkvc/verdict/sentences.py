@@ -485,6 +485,7 @@ def table_note(card: Card) -> str:
 
 def _floor(share: float) -> str:
     """Return a share so that one below a whole percentage does not read as that."""
+    # Some more, as 1 − 4/5 is 0.19999… in binary.
     thousandths = math.floor(1000 * share + 1e-6)
     return percent(thousandths / 1000, digits=0 if thousandths % 10 == 0 else 1)
 

@@ -44,9 +44,11 @@ PRESETS: Mapping[str, Preset] = {
     "ollama": Preset("dropping the oldest messages (Ollama)", MESSAGES, 4096),
     "llama.cpp-shift": Preset("shifting the context (llama.cpp)", "shift", 4096),
     "llama.cpp": Preset("stopping when it is full (llama.cpp without shift)", STOPS, 4096),
+    # 4 sinks and the 2,000 newest, as its published script has them.
     "streaming-llm": Preset(
         "keeping the first and newest tokens (StreamingLLM)", "sink", 2004
     ),
+    # The default trigger, and the usual context of its models.
     "anthropic": Preset("clearing old tool results (Anthropic)", CLEARED, 100_000, 200_000),
     "langchain": Preset("dropping up to a user's message (LangChain)", USER_FIRST, 4096),
 }
@@ -169,6 +171,7 @@ def lose_today(
     name = today.policy
     size = min(today.tokens, longest)
     if today.preset.window:
+        # The option stands within the bracket that ends the name, ``reread(…)``.
         name = f"{name[:-1]}:trigger={size})"
         size = min(max(size, today.preset.window), longest)
     settings = Replay((read_policy(name),), (size,))

@@ -89,6 +89,7 @@ def read_dialog_file(content: bytes, name: str) -> DialogFile:
     if too_long and not (transcripts or is_log):
         raise ValueError(too_long[0])
     has_calls = any(transcript.calls for transcript in transcripts)
+    # At the fastest level, since a person waits.
     packed = zlib.compress(content, 1) if has_calls or is_log else b""
     return DialogFile(name, digest, transcripts, skipped, packed, is_log)
 

@@ -337,6 +337,7 @@ class LlamaText:
         copied_text.ids = [*self.ids]
         copied_text.ends = [*self.ends]
         copied_text._nats = [*self._nats]
+        # llama.cpp gives only the state of what is in the context, so the text was put there first.
         copied_text._state = state_of(self.llama)
         copied_text.go_back(len(self.ids) if count is None else count)
         return copied_text
@@ -366,6 +367,8 @@ class LlamaText:
         self._context_positions = positions[is_earlier]
         self.ids = self.ids[:count]
         self._nats = self._nats[: count - self._turn_start]
+        # The logits before that place are gone, so the next token's surprisal is as at a text's
+        # start.
         self._logits = None
 
     def _bring(self) -> None:

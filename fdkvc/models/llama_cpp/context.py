@@ -115,6 +115,8 @@ def state_of(llama: Any) -> bytes:
 
 def set_state(llama: Any, state: bytes) -> None:
     """Replace the sequence in the context. Raises a ValueError if llama.cpp refuses the state."""
+    # False: what cells hold is forgotten, but their numbers are not set to 0, which would take
+    # time.
     llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(llama.ctx), False)
     buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
     if not llama_cpp.llama_state_seq_set_data(llama.ctx, buffer, len(state), 0):

@@ -125,6 +125,7 @@ def load_llama(
         layers=llama_cpp.llama_model_n_layer(model),
         heads=heads,
         kv_heads=llama_cpp.llama_model_n_head_kv(model),
+        # Wrong for a model that sets another width: nothing here reads vectors.
         head_width=llama_cpp.llama_model_n_embd(model) // heads,
         vocabulary=llama.n_vocab(),
         positions=min(llama.n_ctx(), llama_cpp.llama_model_n_ctx_train(model)) - 1,

@@ -260,6 +260,7 @@ class Chat:
         tokens = self.model.tokens
         caches = [self.caches[name] for name in names]
         logits = np.stack([self._logits[name] for name in names])
+        # Rows of the array that `generate` writes to, so that each stays that of the last token.
         self._logits |= zip(names, logits, strict=True)
         call = tokens.marks["call"]
         for step in generate(tokens, caches, logits, most=most, stop_loops=True):
@@ -294,6 +295,7 @@ class Chat:
         for name in self._open:
             cache = self.caches[name]
             writer, first, _ = self.passages[name][-1]
+            # The last role is that of the answer itself.
             ids = tokens.in_history(cache.ids[first:], self.roles[:-1])
             if ids:  # the template writes an earlier answer differently: read that instead
                 self.caches[name] = cache.fork(first)  # the turn began there

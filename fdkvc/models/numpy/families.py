@@ -85,6 +85,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     positions = _number(config, "max_position_embeddings", 2048)
     window = config.get("sliding_window", family.window)
     if window is not None and (family.window or config.get("use_sliding_window")):
+        # The decoder has no window: in a text that fits into one, all tokens see each other anyway.
         positions = min(positions, _number({"sliding_window": window}, "sliding_window"))
     shape = Shape(
         layers=_number(config, "num_hidden_layers"),
@@ -120,6 +121,7 @@ def rotated_layers(config: Mapping[str, Any], layers: int) -> list[bool]:
     interval = family_of(config).unrotated_layers
     listed = config.get("no_rope_layers")
     if interval and isinstance(listed, list) and len(listed) >= layers:
+        # Whatever the name says, 1 stands for a layer that rotates.
         return [*map(bool, listed[:layers])]
     interval = interval and _number(config, "no_rope_layer_interval", interval)
     return [not interval or (number + 1) % interval != 0 for number in range(layers)]
@@ -145,6 +147,7 @@ def llama3_stretch(angles: Floats, settings: Mapping[str, Any]) -> Floats:
 def _rotary(config: Mapping[str, Any]) -> tuple[float, tuple[float, ...]]:
     """Return the base of the rotary positions, and by what each angle is divided, () for 1."""
     settings: dict[str, Any] = {}
+    # *transformers* writes the first from version 5 on.
     for name in ("rope_parameters", "rope_scaling"):
         settings |= check_object(config.get(name) or {}, f"{name} in config.json")
     theta = _number(config, "rope_theta", settings.get("rope_theta", 10_000.0), float)

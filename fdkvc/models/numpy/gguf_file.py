@@ -341,6 +341,7 @@ class _Header:
     def read_fields(self) -> tuple[dict[str, Any], int]:
         """Read the metadata, and how many tensors follow."""
         magic, version = self.take("4sI")
+        # Version 1 had counts of 32 bits.
         if magic != b"GGUF" or version not in (2, 3):
             raise ValueError("it is no GGUF file of version 2 or 3")
         tensors, fields = self.take("QQ")
@@ -472,4 +473,5 @@ def is_gguf(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
+        # A file in Ollama's store is named by its digest, without an ending.
         return path.suffix == ".gguf" or file.read(4) == b"GGUF"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fdkvc.core.attention import Floats, Ints, Observation, Product
 
+# 64 MB in single precision.
 PART_NUMBERS = 2**24
 """Most products of queries and keys in memory at once."""
 

@@ -137,6 +137,7 @@ def shared_language_model(
     if model is None:
         on_progress(0)  # shown also to those who wait while another session loads it
         with _LOCKS.setdefault(key, Lock()):
+            # Another session may have loaded it while this one waited for the lock.
             model = _SHARED.get(key)
             if model is None:
                 _forget_oldest()
@@ -146,6 +147,7 @@ def shared_language_model(
 
 def _forget_oldest() -> None:
     """Forget models, the first loaded first, until the others take a quarter of the memory."""
+    # Of copies, as other threads load models meanwhile.
     for key in [*_SHARED]:
         size = sum(4 * model.decoder.shape.parameters for model in [*_SHARED.values()])
         if size > machine_memory() / 4:
@@ -288,6 +290,8 @@ class _Weights:
     def check_all_read(self) -> None:
         """Raise a ValueError for an array that the model would be computed without."""
         for name in sorted(self.arrays.arrays.keys() - self.names_read):
+            # The file of a model with tied logits may have them nevertheless, as a copy of the
+            # embeddings.
             if not name.endswith(COMPUTED) and name != "lm_head.weight":
                 raise ValueError(
                     f"it has the array {name[:80]!r}, which its config.json has no place for"

@@ -77,6 +77,7 @@ def check_model_folder(folder: Path) -> int:
         raise ValueError("there is no such folder or file")
     config = read_json(folder / "config.json")
     require(config, "model_type", str, "config.json")
+    # A model of images and text has the sizes of its text model in an object within.
     for owner in (config, *config.values()):
         for name, allowed in RANGES.items():
             if isinstance(owner, dict) and owner.get(name) is not None:
@@ -294,6 +295,7 @@ def check_patterns(patterns: tuple[str, ...]) -> None:
 def _parts(step: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the parts of a step, also those of nested sequences, one by one."""
     if isinstance(step, dict):
+        # The map of characters is long in known tokenizers, such as T5's.
         excluded = (*_SEQUENCES, "precompiled_charsmap")
         yield {name: value for name, value in step.items() if name not in excluded}
         for name in _SEQUENCES:

@@ -130,6 +130,7 @@ def main() -> None:
                 texts, reason = render_all(template, names, listed, size)
         texts += [None] * (len(conversations) - len(texts))
         print(json.dumps([texts, reason, bool(dates)]), flush=True)
+        # What is limited is the CPU time of the whole process, so the end moves with each request.
         limit(seconds, memory)
 
 

@@ -31,6 +31,7 @@ class RereadCache(ModelCache):
         self.tokens_reread = 0
         self._model = model
         self._engine = model.full()
+        # One head: text is the same for all.
         self._eviction = HeadEviction(policy, budget, Heads(1, 1, 1, 1), "model")
         self._placeholder: tuple[int, ...] = ()
         if policy.clears_results:

@@ -303,6 +303,7 @@ class TextCache(ModelCache):
         was no such turn.
         """
         check_count("the turn", turn, 0, len(self.ends))
+        # Without hidden states and queries, which only policies need.
         earlier = TextCache(self.decoder, ())
         if turn:
             earlier.turn_start = self.ends[turn - 1]
@@ -476,6 +477,7 @@ def _with_tokens(attended: Ints, tokens: Sequence[int]) -> Ints:
     return np.concatenate([attended, np.where(present, EMPTY, requested)], axis=2)
 
 
+# At most `BLOCK` of these are kept: no longer part of a turn is attended to at once.
 @functools.cache
 def later_tokens(m: int) -> Bools:
     """Return the causal mask of m tokens (m, m): True where the column is a later token."""

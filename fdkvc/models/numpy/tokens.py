@@ -146,6 +146,7 @@ class Tokens:
         passages = self._written_passages(transcript)
         texts = [passage.text for passage in passages]
         with as_value_error(f"the model's tokenizer cannot read {transcript.name}"):
+            # Without offsets of tokens, which a count does not need.
             encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         for row, tokens in zip(passages, encoded, strict=True):
             counts[row.passage.turn] += len(row.mark) + len(tokens) + len(row.close)
@@ -652,6 +653,7 @@ def read_tokens(
             tokenizer.model.dropout = None  # it leaves out merges by chance, for training
         # A tokenizer may load and yet fail on use: better now, with one sentence, than in a run.
         _encoded(tokenizer, "a")
+        # Some tokens only: decoding a whole vocabulary takes long.
         for token in range(min(highest + 1, 1000)):
             tokenizer.decode([token])
         first = tuple(tokenizer.encode("").ids)
@@ -778,6 +780,7 @@ def _template(stored: Path | GgufFile) -> tuple[str, SpecialTokens]:
             read_json(stored / _SETTINGS) if (stored / _SETTINGS).is_file() else {}
         )
         template = tokenizer_settings.get("chat_template")
+        # The file comes before the setting, as in *transformers*.
         if (stored / _TEMPLATE).is_file():
             content = read_bytes(stored / _TEMPLATE, MAX_MODEL_JSON_BYTES)
             template = content.decode(errors="replace")

@@ -38,6 +38,7 @@ def main() -> None:
         split = pre_tokenizers.Split(Regex(pattern), "isolated")
         letters = dict.fromkeys(re.findall(r"\w", pattern))
         for piece in [*PIECES, *list(letters)[:30]]:
+            # A last character that no piece has makes a pattern go back and try all other ways.
             split.pre_tokenize_str(piece * (CHARACTERS // len(piece)) + "\0")
             lines = ("-" * 100 + piece * count for count in range(LINES))
             split.pre_tokenize_str("\n".join(lines))

@@ -157,6 +157,7 @@ def begin(
         if conversation.messages:
             _add(context, Passage("user", conversation.messages[-1], 0))
     answered = Answered(conversation, context, chat.fork())
+    # Stored before it is written, so that the next run of the page waits for it.
     ANSWERS.put(conversation.key, answered)
     return answered
 
@@ -364,6 +365,7 @@ class Answered:
         """Whether an answer was stopped because it repeated itself."""
         ids = self.chat.caches[name].ids
         closing = self.chat.model.tokens.closing
+        # What closes a passage stands after the repetitions, and would hide them.
         for _, first, end in self.chat.passages[name][self.began(name) :]:
             if is_looping([token for token in ids[first:end] if token not in closing]):
                 return True
@@ -472,6 +474,7 @@ def _predicted(
                     places.append((text, low + start, end + start))
         # 3. Whether the likeliest tokens have the same words.
         for text, low, end in places:
+            # What is predicted for a token stands at the one before it.
             instead = tokens.text(likeliest[low - 1 : end - 1]).strip()
             right = causes.bare(instead) == causes.bare(text)
             words.append(Predicted(text, right, instead, causes.bare(text) in gone))

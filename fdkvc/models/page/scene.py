@@ -116,6 +116,7 @@ def show_input(page: str, conversation: Conversation, missing: str = "") -> None
                 if st.button(plain(starter), key=key, icon=":material/chat:"):
                     choices.keep_messages(page, (), starter)
     with st.container(key="chat-input"):
+        # Put back before the input is drawn: once it is, Streamlit does not let its text be set.
         unsent = st.session_state.pop(f"{page}/unsent", "")
         if unsent:
             st.session_state[f"{page}/say"] = unsent

@@ -241,6 +241,7 @@ class Probe(DynamicCache):  # type: ignore[misc]
             this_pass.probe = self
             try:
                 vocabulary = model.config.get_text_config(decoder=True).vocab_size
+                # Not one token: that of padding may be 0 in all numbers, which no rotation changes.
                 ids = torch.arange(min(4, vocabulary), device=model.device)[:, None]
                 with as_value_error(
                     "the model cannot read a token with a cache of the library"
@@ -262,6 +263,8 @@ class Probe(DynamicCache):  # type: ignore[misc]
     ) -> Any:
         """Note keys and values, and return copies of them."""
         self.given[layer_idx] = key_states, value_states
+        # Copies, to tell attention to what a cache returns from attention to the model's own
+        # tensors.
         returned = key_states.clone(), value_states.clone()
         self._last = layer_idx, *returned
         return returned
@@ -303,6 +306,7 @@ def _register(model: Any, attention: Attention) -> None:
     names = {module: name for name, module in model.named_modules()}
     if hasattr(model, "prepare_inputs_for_generation"):
         model.prepare_inputs_for_generation = _with_checked_text(model)
+    # A pass that begins with embeddings must not find the tokens of the pass before.
     model.register_forward_pre_hook(_forget_ids)
     model.get_input_embeddings().register_forward_pre_hook(_enter_embeddings)
     for module in {*attention.modules.values()}:

@@ -320,6 +320,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     @eager
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Return the mask's sizes; a prompt first ends the turn of the tokens written before it."""
+        # In a getter, since the library asks for sizes before the first layer reads a prompt.
         if self._decision is not None or (self.by_itself and self._is_prompt(query_length)):
             self.end_turn()
         sizes: tuple[int, int] = super().get_mask_sizes(query_length, layer_idx)
@@ -357,6 +358,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
                     "this PolicyCache was made for another model than the one that reads with it: "
                     "make a new one"
                 )
+        # Before the first layer: then `seen` counts this pass, too, and differs between layers.
         if layer_idx == self.decided[0]:
             self._check_noted()
             self._prompt = self._is_prompt(key_states.shape[2])
@@ -390,6 +392,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         # 1. The first layer of a pass notes its tokens.
         if layer == self.decided[0]:
             self._passes = (*self._passes, self._noted(n, inputs))
+            # The inputs of the pass before would hold its tensors.
             self._inputs = {}
         if self.leads:
             self._inputs = {**self._inputs, layer: inputs}
@@ -435,6 +438,8 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
             ids = EarlyCopy(inputs.ids)
         mask = inputs.mask
         positions = inputs.positions
+        # A single token is never padding: what `generate` writes after the end of a text counts as
+        # read.
         if mask is not None and n > 1:
             # The last token sees all others of its text, so what it does not see is padding.
             last = mask[:, -n:] if mask.ndim == 2 else mask[:, 0, -1, -n:]
@@ -580,11 +585,13 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
         keys are rotated to the positions before the next token's. So a key is rotated only once,
         however often the gaps close.
         """
+        # A copy: if memory runs out below, the cache still has the layer as the turn left it.
         layer: PolicyLayer = copy.copy(self.layers[number])
         rotation = self.rotations.get(number)
         if rotation is None:
             layer.keep(choices)
             return layer
+        # In single precision: half precision would round once more on the way back.
         new = layer.keys[:, :, layer.held :].float()  # (B, K, N, h)
         turn_positions = torch.arange(self.seen - new.shape[2], self.seen, device=new.device)
         positions = turn_positions.expand(new.shape[1], -1)
@@ -745,6 +752,7 @@ class _TurnEnd(BaseStreamer):  # type: ignore[misc]
         self._began = False
 
     def put(self, value: Any) -> None:
+        # `generate` puts the prompt first, and then each token that it writes.
         if not self._began:
             self._cache.begin_turn(value.shape[-1])
         self._began = True

@@ -49,6 +49,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
     layer holds latents, `expand` computes keys and values of them.
     """
 
+    # By this the library refuses to decode with an assistant, which would take tokens back.
     is_croppable = False
     keys: Any
     values: Any
@@ -171,6 +172,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         """Add queries (B, H, n, h) to the sum of the turn's; `real` (B, n) leaves padding out."""
         if real is not None:
             queries = queries.masked_fill(~real[:, None, :, None], 0)
+        # A long sum in half precision would no longer change with each query.
         added = queries.sum(dim=2, keepdim=True, dtype=torch.float32)
         self.query_sum = added if self.query_sum is None else self.query_sum + added
 
@@ -291,6 +293,7 @@ class PolicyLayer(DynamicLayer):  # type: ignore[misc]
         is_used[index[places >= 0]] = True
         used_states = on_device_of(states, np.flatnonzero(is_used))
         # A state that is used becomes number so many of those used before it.
+        # At least 0, as an empty slot may name a state before all that are used.
         renumbered = np.maximum(np.cumsum(is_used) - 1, 0)
         return states[used_states], renumbered[index]
 
@@ -307,6 +310,7 @@ class EarlyCopy:
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor.detach()
         cuda = tensor.is_cuda  # elsewhere, no event says when it has arrived
+        # On the CPU, too: whoever gave the tensor may write to it before this is read.
         self._copy = self.tensor.to("cpu", non_blocking=cuda, copy=True)
         self._arrived = (
             torch.cuda.current_stream(tensor.device).record_event() if cuda else None
@@ -342,6 +346,7 @@ def full_layers(layers: Sequence[Any], config: Any) -> tuple[int, ...]:
         raise ValueError(
             "layers of this model share keys with others, which a policy cannot evict"
         )
+    # By the exact type: layers with a window are derived from it, and evict by themselves.
     full = tuple(number for number, layer in enumerate(layers) if type(layer) is DynamicLayer)
     if not full:
         kinds = ", ".join(sorted({*map(kind_of, layers)}))

@@ -75,6 +75,7 @@ class LiveDecoder:
             kv_heads=attention.kv_heads,
             head_width=attention.head_width,
             vocabulary=config.vocab_size,
+            # Some models name no limit: then any text is short enough.
             positions=getattr(config, "max_position_embeddings", None) or 2**31,
         )
 
@@ -131,6 +132,7 @@ class LiveDecoder:
         for of_text, size in zip(output, sizes, strict=True):
             start = 0 if last is None else size - last
             parts.append(of_text[start:size])
+        # One copy for all texts, as each waits for the device.
         copied = torch.cat(parts).float().cpu().numpy()
         return np.split(copied, np.cumsum([*map(len, parts)])[:-1])
 
@@ -161,6 +163,7 @@ class LiveModel(AnyModel):
 
     def full(self, record: bool | Sequence[int] = False) -> LiveTextCache:
         """Return the cache of a new text that evicts nothing; `record` as for `PolicyCache`."""
+        # This policy keeps all, whatever the budget.
         cache = self._cache(policy_named("full"), 1, record=record)
         return LiveTextCache(self, cache, evicts=False)
 
@@ -274,6 +277,7 @@ def load_live(folder: str | Path, *, positions: str = POSITIONS.default) -> Live
         with torch.device("meta"):  # where numbers take no memory
             config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
             sizes = transformers.AutoModelForCausalLM.from_config(config).parameters()
+        # For a GPU weights stay as they are stored, mostly in two bytes a number.
         check_memory((2 if gpu else 4) * sum(numbers.numel() for numbers in sizes))
         model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
             path,

@@ -214,8 +214,11 @@ class TensorObservation(Observation):
             chosen = columns.clamp(min=0).expand(-1, queries, -1)
             logits = logits.gather(2, chosen)
         # 3. Attention is causal, and an empty slot gets none.
+        # The columns are copied, as torch warns of arrays that cannot be written to, such as
+        # broadcast ones.
         queried = on_device_of(logits, self.tokens.new[:, -queries:].copy())[:, :, None]
         unseen = (columns > queried) | (columns < 0)
+        # Not −∞, with which the weights of a query that sees nothing are undefined.
         weights = logits.masked_fill_(unseen, torch.finfo(logits.dtype).min).softmax(dim=2)
         return OnDevice(weights.masked_fill_(unseen, 0))
 

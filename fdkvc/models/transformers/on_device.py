@@ -21,6 +21,7 @@ from fdkvc.models.transformers.layer import on_device_of
 
 FUNCTIONS: Mapping[Callable[..., Any], Callable[..., Any]] = {
     np.concatenate: lambda parts, axis=0: torch.cat(parts, dim=axis),
+    # `torch.equal` returns one answer for the whole array.
     np.equal: torch.eq,
     np.linalg.norm: lambda x, axis, keepdims=False: torch.linalg.vector_norm(
         x, dim=axis, keepdim=keepdims
@@ -126,6 +127,8 @@ class OnDevice(NDArrayOperatorsMixin):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of a copy, such as ``view``."""
+        # By such names NumPy and `copy` ask for protocols, for which a copy on the host must not
+        # answer.
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(np.asarray(self), name)

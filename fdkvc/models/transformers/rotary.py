@@ -141,6 +141,7 @@ def _found(model: Any, layers: Sequence[int]) -> Iterator[tuple[int, Rotation]]:
         largest = float(values.abs().max())
         if not torch.allclose(values, later_values, rtol=tolerance, atol=tolerance * largest):
             raise ValueError(NOT_ROTARY)
+        # Exactly the same: without positions, the same token gives the same key.
         if torch.equal(keys, turned):
             continue
         errors = [_error(rotation, keys, turned) for rotation in tried] or [1.0]

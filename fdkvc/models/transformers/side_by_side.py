@@ -91,6 +91,7 @@ class SideBySide(DynamicCache):  # type: ignore[misc]
         lowest = torch.finfo(queries.dtype).min
         masks = queries.new_zeros(unseen.shape)
         masks.masked_fill_(unseen, lowest)
+        # Repeated in memory, since heads are written to one by one below.
         masks = masks.repeat(1, heads, 1, 1)
         # 3. Of these, not the empty slots. A text's own mask covers its last places.
         for row, mask in zip(masks, empty, strict=True):

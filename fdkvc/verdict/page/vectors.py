@@ -102,6 +102,7 @@ def read_heads(reading: DialogToRead, **execution: Unpack[Execution]) -> ReadDia
     )
     shape = model.decoder.shape
     began = perf_counter()
+    # Three layers of other models: the vectors of all would fill memory.
     quarter_layers = sorted({part * shape.layers // 4 for part in (1, 2, 3)})
     layers = range(shape.layers) if reading.model == AT_ONCE else quarter_layers
     token_bytes = 4 * (shape.width + (shape.heads + 2 * shape.kv_heads) * shape.head_width)
