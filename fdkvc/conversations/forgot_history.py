@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, filterfalse, pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from fdkvc.conversations.needs import Thing, setting_slots, things_of
@@ -221,7 +221,12 @@ class History:
             whole = index.whole_path(value)
             places = index.places(whole, context_word)
             if is_name:  # what only the agent wrote is no name that it was told
-                places = [*filterfalse(self._is_call, places)]
+                messages = self.session.messages
+                places = [
+                    row
+                    for row in places
+                    if span_kind(messages[row.message], row.start) != "call"
+                ]
             # However many words may stand beside a number, one mention is one thing.
             things.setdefault((whole, *places[:1]), (places, []))[1].extend(uses_of_value)
         for places, unsorted_rows in things.values():
@@ -269,9 +274,6 @@ class History:
         bounds = self._new_messages(context)[0], message
         first, end = (bisect_left(places, (bound,)) for bound in bounds)
         return places[first:end]
-
-    def _is_call(self, place: Place) -> bool:
-        return span_kind(self.session.messages[place.message], place.start) == "call"
 
     def _need(self, uses: Sequence[_Use], context: int, places: Sequence[Place]) -> Need:
         """Return what calls needed of a context that a compaction ended."""

@@ -288,7 +288,9 @@ class WordingSearch:
     """
 
     def __init__(self, wordings: Iterable[str]) -> None:
-        spelled = {wording: _spelled_symbols(wording) for wording in wordings}
+        spelled = {}
+        for wording in wordings:
+            spelled[wording] = tuple(map(same_spelling, _symbols(_comparable(wording))))
         uses = Counter(chain.from_iterable({*symbols} for symbols in spelled.values()))
         # By symbol: by its place and the number of all symbols, the wordings with these symbols.
         self._by_symbol: dict[
@@ -326,11 +328,6 @@ class WordingSearch:
                             _with_escapes(start, escapes),
                             _with_escapes(stop, escapes),
                         )
-
-
-def _spelled_symbols(wording: str) -> tuple[str, ...]:
-    """Return the symbols of a wording in the form in which they are compared."""
-    return tuple(map(same_spelling, _symbols(_comparable(wording))))
 
 
 def _with_escapes(place: int, escapes: tuple[list[int], list[int]]) -> int:

@@ -112,6 +112,7 @@ SUFFIXES = (
 )
 """Ends of the names of files."""
 
+# `console.log` is a function of JavaScript, whatever its ending.
 _FILE = rf"(?!console\.log)[\w@+-][\w.@+-]*\.(?:{SUFFIXES.replace(' ', '|')})(?![\w-]|\.\w)"
 _ROOT = r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]"
 _PATH = rf"{_ROOT}[\w.@+-]+(?:[/\\][\w.@+-]+)*|[\w.@+-]+(?:[/\\][\w.@+-]+)+|{_FILE}"
@@ -139,6 +140,7 @@ _LOOSE = re.compile(
 """Ids of letters and digits, recognized as an argument or a word of a command."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*(?:_\w+|[a-z][A-Z]\w*)|[a-z]+(?:-[a-z\d]+)+")
+# A name of one plain word is one of code only where a search has its definition.
 _DEFINED = re.compile(
     r"\b(?:class|struct|trait|interface|type|def|fn|func)[ +*.\\s]+([A-Z]\w{3,})"
 )

@@ -92,6 +92,7 @@ class Rewrite:
         returned = Counter[int]()
         for request, tokens in self.returned:
             returned[request] += tokens
+        # One more than requests: the first is before the request that wrote the summary.
         gaps = [*self.gaps, *[0.0] * (self.requests + 1 - len(self.gaps))]
         reading = [prices.write if gap > 60 * prices.minutes else prices.read for gap in gaps]
         # Without it there is no request for a summary, so the first gap is longer.

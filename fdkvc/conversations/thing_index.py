@@ -80,6 +80,7 @@ class ThingIndex:
         values = [*values]
         self._messages = messages
         paths = [_spelling(value) for value in values if is_path(value)]
+        # Only what ends with a name that is looked for is noted: a log has paths without number.
         names = {*map(file_name, paths)}
         wordings: dict[str, str] = {}
         for value in values:

@@ -182,14 +182,15 @@ def find_sizes(
     **execution: Unpack[Execution],
 ) -> Tables:
     """Search the smallest size of each policy, over all dialogs; without calls, replay one size."""
+    tokens = float(np.mean(dialog_lengths(recordings)))
     if not with_calls(transcripts_of(recordings)):
-        size = size_without_calls(float(np.mean(dialog_lengths(recordings))))
+        size = size_without_calls(tokens)
         names = [policy.name for policy in usable(settings.policies)]
         return replay_arguments(
             cases_at(settings, dict.fromkeys(names, size)), recordings, **execution
         )
     chosen = {policy.name for policy in settings.policies if not sees_vectors(policy)}
-    sizes = sizes_for(recordings)
+    sizes = sizes_of(tokens)
     jobs = [*jobs_of(replace(settings, budgets=(sizes[-1],)), recordings)]
     return search(settings, jobs, target, sizes, chosen, **execution)
 
@@ -202,11 +203,6 @@ def start_workers(settings: Replay, recordings: Sequence[Recording]) -> None:
         cases = Cases(settings.policies, (LEAST,), settings.metrics, sizes=sizes)
         for submit in shared_workers(cores()):
             submit(run_job, cases, recordings)
-
-
-def sizes_for(recordings: Sequence[Recording]) -> tuple[int, ...]:
-    """Return the sizes to choose among for these dialogs."""
-    return sizes_of(float(np.mean(dialog_lengths(recordings))))
 
 
 def needed_values(arguments: pd.DataFrame) -> pd.DataFrame:
@@ -231,6 +227,7 @@ def search(
     policies = {policy.name: policy for policy in usable(settings.policies)}
     tried: dict[str, dict[int, pd.Series]] = {name: {} for name in policies}
     chunks: list[Chunk | None] = []
+    # Known from the first round on: before it, each way has only the middle size to try.
     halves: list[list[str]] = []
     report = execution.pop("on_progress", None)
     cancelled = execution.get("cancelled")

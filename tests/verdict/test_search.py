@@ -19,7 +19,6 @@ from fdkvc.verdict.search import (
     kept_shares,
     needed_values,
     next_place,
-    sizes_for,
     sizes_of,
     smallest_enough,
 )
@@ -27,6 +26,7 @@ from tests.examples import dialogs_of
 
 DIALOGS = dialogs_of("dialogues", "chat", "evening")
 RECORDINGS = LexicalRecordings(DIALOGS, 0, Encoding())
+SIZES = sizes_of(float(np.mean(dialog_lengths(RECORDINGS))))
 SETTINGS = Replay((policy_named("fifo"), policy_named("weighted-recency")), (1,))
 
 
@@ -61,8 +61,7 @@ def test_sizes_are_at_most_a_twentieth_of_the_text_apart() -> None:
 
 
 def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
-    sizes = sizes_for(RECORDINGS)
-    full = Replay(SETTINGS.policies, sizes)
+    full = Replay(SETTINGS.policies, SIZES)
     _, arguments = find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1)
     every = needed_values(replay_arguments(full, RECORDINGS, workers=1)[1])
     found = needed_values(arguments)
@@ -77,7 +76,7 @@ def test_it_finds_what_a_run_at_all_sizes_finds() -> None:
             )
             assert smallest_size(mine) == smallest_size(all_sizes)
         tried = found[found.policy == name].budget.nunique()
-        assert tried <= 3 * math.ceil(math.log2(len(sizes) + 1))
+        assert tried <= 3 * math.ceil(math.log2(len(SIZES) + 1))
 
 
 def test_progress_says_how_many_sizes_are_left() -> None:
@@ -99,7 +98,7 @@ def test_halves_are_told_of_ways_that_may_be_chosen() -> None:
     letters = Replay((policy_named("h2o"),), (1,))
     _, arguments = find_sizes(letters, RECORDINGS, 0.9, workers=1)
     tried = arguments.budget.nunique()
-    assert 1 < tried <= math.ceil(math.log2(len(sizes_for(RECORDINGS)) + 1))
+    assert 1 < tried <= math.ceil(math.log2(len(SIZES) + 1))
 
 
 @pytest.mark.parametrize("first", range(20))

@@ -217,6 +217,7 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
     check_most("the file has", len(content), "bytes", MAX_DIALOG_FILE_BYTES)
     content, name = unpacked(content, name)
     text = decoded(content).rstrip()
+    # As plain text, "data" would be the speaker of each line.
     if re.match(r'\s*(?:(?:event|id|retry)?:.*\n\s*)*data:\s*[\[{]+\s*["}\]]', text):
         raise ValueError(
             "the file is a stream of events, which is not read: give its request and answer as "

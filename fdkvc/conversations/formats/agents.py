@@ -109,6 +109,7 @@ def log_format(
             session = replace(thread.session(times), folder=folder)
             if fork and number == 0:
                 session = replace(session, notes=(fork, *session.notes))
+            # Where there is nothing but attachments, nobody said anything.
             if any(message.turn.tool != ATTACHED for message in session.messages):
                 sessions.append(session)
         if sessions:  # what is not read of the file counts with its first session
@@ -140,6 +141,7 @@ def _any_line(is_line: Callable[[JsonObject], bool], text: str) -> bool:
 
 def _time(timestamp: Any) -> float:
     """Return a time in seconds, from a text or from milliseconds; 0 if it is none."""
+    # opencode's times are in milliseconds.
     if type(timestamp) in (int, float):
         return float(timestamp) / 1000
     if isinstance(timestamp, str):
@@ -434,6 +436,7 @@ class Thread:
         """Note how many tokens the model had in its context when it answered."""
         if tokens:
             self.used = tokens
+            # The first answer after a compaction is the first to tell what that left.
             if self.compactions and self.compactions[-1]["recorded"][1] is None:
                 self.compactions[-1]["recorded"] = (
                     self.compactions[-1]["recorded"][0],
@@ -618,11 +621,13 @@ def turns_of_answer(message: JsonObject, place: str, unread: Unread) -> Messages
             unread.part(str(block["type"]))
         else:
             blocks.append(block)
+    # The `id` of a message is its own, and not that of a call.
     ids = {name: message[name] for name in CALL_IDS if name in message and name != "id"}
     ids |= {name: True for name in FAILED if message.get(name) is True}
     spoken = {**ids, "role": message.get("role"), "content": blocks}
     for turn, location in turns_of_parts(spoken, place, unread):
         if turn["content"] or turn["tool_calls"]:
             yield turn, location
+        # A result without words stays, as its call has been answered.
         elif turn["role"] == "tool":
             yield {**turn, "content": "(no output)"}, location

@@ -391,6 +391,7 @@ def values_in(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from values_in(child, f"{name}.{index}")
+    # By the exact type, as a bool is an int, too.
     elif type(value) in (str, int) or (isinstance(value, float) and math.isfinite(value)):
         yield clean_name(name), str(value)
 

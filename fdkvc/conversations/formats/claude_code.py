@@ -53,6 +53,7 @@ SILENT = frozenset(
 )
 """Types of lines, with their subtypes, that are bookkeeping."""
 
+# Anthropic's count of input leaves out what was read from the prefix cache or written to it.
 USAGE = name_list("input cache_read_input cache_creation_input output")
 """The beginnings of the names of fields that count an answer's tokens."""
 

@@ -47,6 +47,7 @@ bytes as a token."""
 def is_line(value: JsonObject) -> bool:
     """Whether an object is a line of a session."""
     has_payload = value.get("type") in TYPES and isinstance(value.get("payload"), dict)
+    # The first versions mark a state of theirs by a line with this field alone.
     return has_payload or value.keys() == {"record_type"} or value.keys() >= FIRST
 
 

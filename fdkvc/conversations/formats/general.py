@@ -324,6 +324,7 @@ def _parsed(value: Any) -> Any:
     if isinstance(value, list):
         attributes = _attributes(value)
         return _parsed(attributes) if attributes else [*map(_parsed, value)]
+    # Of all texts of a file, only those are parsed that begin like a list of objects.
     if isinstance(value, str) and value.startswith(("[{", "[ {", "[\n")):
         items = parse_within(value)
         first_part = of_kind(items[0], dict) if isinstance(items, list) and items else {}
@@ -397,6 +398,7 @@ def items_in(value: Any) -> Iterator[Items]:
             yield Items(path, [*map(unwrapped, objects)], child, objects, owners)
         named = child.items() if isinstance(child, dict) else enumerate(child)
         for name, item in named:
+            # Descriptions of tools are no messages, whatever fields they have.
             if isinstance(item, dict | list) and item and name not in LISTS:
                 waiting.append(((*path, name), item, (*owners, child)))
 

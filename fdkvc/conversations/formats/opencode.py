@@ -89,6 +89,7 @@ class _Reader(Reader):
                 self.thread.use(new + out + read)
 
     def _compact(self, info: JsonObject, parts: Sequence[JsonObject], place: str) -> None:
+        # A summary that failed or was cut off replaced nothing.
         if info.get("error") or not info.get("finish"):
             self.skip("compaction", True)
             return

@@ -40,6 +40,7 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
     dialogs = []
     turns = Turns()
     speakers: set[str] = set()
+    # The added line ends the last dialog.
     for line_number, line in enumerate([*lines, "---"], start=1):
         if _END.fullmatch(line):
             if turns:
@@ -49,6 +50,7 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
             continue
         named = _SPEAKER.match(line)
         speaker = clean_name(named[1]) if named else ""
+        # A name that begins one line only may be a label in a turn, such as an address.
         if named and (line_counts[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))

@@ -52,6 +52,7 @@ def parts_of_words(text: str, is_assistant: bool) -> list[Part]:
         parts = [*_results(text)]
     elif "<|message|>" in (marked := _with_marks(text)):
         return [*_channels(marked)]
+    # LangChain's agents write an action as one object of JSON.
     elif '"action_input"' in text and text.lstrip().startswith(("{", "```")):
         parts = [*map(_acted, _action(text))]
     else:

@@ -19,6 +19,7 @@ LEAVES = name_list("currentnode currentid currentleafmessageuuid currentmessagei
 Message = TypeVar("Message")
 
 
+# The same few names stand in each message of a file.
 @lru_cache(maxsize=4096)
 def _spelled(name: str) -> str:
     return bare(name)

@@ -264,6 +264,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
                 letters += len(token[0])
         subject = "the vocabulary's tokens have"
         check_most(subject, letters, "characters", MAX_UNIGRAM_CHARACTERS)
+    # The library cuts the prefix off each second part, and panics at one that is shorter.
     if model.get("continuing_subword_prefix") and model.get("merges"):
         raise ValueError("merges with a continuing_subword_prefix are not supported")
     unknown_patterns = patterns.difference(PATTERNS.values())
