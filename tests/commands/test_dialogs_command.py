@@ -157,7 +157,7 @@ def test_a_plan_prints_the_card_and_nothing_else(tmp_path: Path, capsys: CAPTURE
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 100
 
-    few = ("--policies", "fifo", "full", "--budgets", "32", "900", "--pin")
+    few = ("--policies", "fifo", "--budgets", "32", "900", "--pin")
     assert run("dialogs", *few, *plan, "--out", tmp_path / "out", "--tables") == 0
     out = capsys.readouterr().out
     assert "Call-argument recall % by source and age at budget 900" in out
