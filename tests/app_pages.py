@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, wait
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -19,8 +18,8 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.ui.run_panel import shared_jobs
+from tests.command_line import ROOT
 
-ROOT = Path(__file__).parents[1]
 SECONDS = 120
 """Timeout; long, because a busy machine is slow."""
 

@@ -83,6 +83,14 @@ def write_model(
     return folder
 
 
+def change_config(folder: Path, **changes: Any) -> None:
+    """Change what the config of a model's folder says; None leaves it out."""
+    path = folder / "config.json"
+    known = json.loads(path.read_text()) | changes
+    path.unlink()  # it may be a link
+    path.write_text(json.dumps({key: value for key, value in known.items() if value is not None}))
+
+
 def rounded(array: Any, precision: str) -> bytes:
     """Return an array's numbers as safetensors has them in a precision."""
     if precision == "BF16":

@@ -6,13 +6,12 @@ Which package may import which is checked by ``lint-imports``, by the contracts 
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.command_line import ROOT, ended
 
 
 @pytest.mark.parametrize(
@@ -33,6 +32,8 @@ def test_pages_leave_the_session_state_to_the_controls(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
+        ("fdkvc", ("numpy", "fdkvc.policies")),
+        ("fdkvc.core.statistics", ("scipy",)),
         ("fdkvc.commands.main", ("pandas", "scipy", "altair", "streamlit", "numpy")),
         ("fdkvc.commands.kinds", ("altair", "streamlit")),
         # The settings, of which a help takes the options.
@@ -45,8 +46,4 @@ def test_pages_leave_the_session_state_to_the_controls(path: Path) -> None:
 def test_nothing_is_loaded_before_it_is_needed(module: str, heavy: tuple[str, ...]) -> None:
     script = f"import sys, {module}; print([n for n in {heavy} if n in sys.modules])"
 
-    result = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-
-    assert result.stdout.strip() == "[]"
+    assert ended(sys.executable, "-c", script).stdout.strip() == "[]"

@@ -18,7 +18,7 @@ from fdkvc.commands.main import main
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.language_model import OWN_MODELS
 from fdkvc.runs.record import FORMAT
-from tests.app_pages import ROOT
+from tests.command_line import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 

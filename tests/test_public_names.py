@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,10 +28,3 @@ def test_every_public_name_is_loaded_from_where_its_type_is() -> None:
 def test_a_name_that_is_not_public_is_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = fdkvc.nothing
-
-
-def test_the_package_loads_nothing_before_a_name_is_used() -> None:
-    script = "import sys, fdkvc; print({'numpy', 'fdkvc.policies'} & {*sys.modules})"
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-
-    assert ran.stdout.strip() == "set()"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -29,8 +27,8 @@ from fdkvc.paper.replication.finding import finding_text
 from fdkvc.paper.replication.rules import POWER
 from fdkvc.paper.shipped import papers_run
 from fdkvc.policies import POLICIES
+from tests.command_line import ROOT, ended
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
     ROOT / "README.md",
     ROOT / "fdkvc" / "README.md",
@@ -75,14 +73,7 @@ def table(first: str) -> list[Row]:
 
 def run(command: list[str], folder: Path, project: Path = ROOT) -> str:
     """Run a command of this interpreter in a folder, with the project at hand."""
-    result = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(project)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = ended(sys.executable, *command, folder=folder, found_in=(project,))
     assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
     return result.stdout
 

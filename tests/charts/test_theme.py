@@ -12,8 +12,8 @@ from fdkvc.charts import parts, theme
 from fdkvc.charts.results import curve_chart
 from fdkvc.policies import CANDIDATES, POLICIES, policy_named, read_policy
 from fdkvc.policies.ways import way_words
-from tests.app_pages import ROOT
 from tests.charts.test_charts_benchmark import CURVE
+from tests.command_line import ROOT
 
 both = pytest.mark.parametrize("seen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 

@@ -36,21 +36,13 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, policy_named
 from fdkvc.runs import console as console_module
 from fdkvc.runs.jobs import Progress
 from fdkvc.synthetic.scenarios import SCENARIOS, World, custom_scenario
-from tests.command_line import run
+from tests.command_line import ROOT, ended, run
 from tests.studies import few_dialogs
 
-ROOT = Path(__file__).parents[2]
 CAPTURED = pytest.CaptureFixture[str]
 SECONDS_PER_LINE = vars(console_module)["SECONDS_PER_LINE"]
 """As it is outside the tests."""
 NUMBERS_ONLY = ("summary.csv", "adaptation.csv", "paired.csv")
-
-
-def command(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
-    what = ["-c", code] if code else ["-m", "fdkvc"]
-    return subprocess.run(
-        [sys.executable, *what, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
 
 
 def test_benchmark_writes_its_files_and_prints_its_tables(tmp_path: Path, capsys: CAPTURED) -> None:
@@ -187,7 +179,9 @@ def test_without_a_terminal_lines_come_while_nothing_is_reported(
     assert left[-1] < 60
 
 
-def test_a_sweep_takes_the_values_of_the_paper(tmp_path: Path, capsys: CAPTURED) -> None:
+def test_a_sweep_takes_the_values_of_the_paper_or_those_given(
+    tmp_path: Path, capsys: CAPTURED
+) -> None:
     parameter = "w_c"
     assert run("sweep", "--parameter", parameter, "--dialogs", "2", "--out", tmp_path) == 0
     table = pd.read_csv(tmp_path / "sweep.csv")
@@ -198,6 +192,11 @@ def test_a_sweep_takes_the_values_of_the_paper(tmp_path: Path, capsys: CAPTURED)
     assert (table.published.notna() == (table.metric != "late_diversity")).all()
     assert {path.name for path in tmp_path.iterdir()} == {"sweep.csv", "run.json"}
     assert "Mixed 3-Topic" in capsys.readouterr().out
+    few = ("--dialogs", "2", "--out", tmp_path)
+    assert run("sweep", "--parameter", "gamma", "--values", "0.8", "0.9", *few) == 0
+    table = pd.read_csv(tmp_path / "sweep.csv")
+    assert table.drop_duplicates("setting").gamma.tolist() == [0.8, 0.9]
+    assert "fd-kvc gamma=0.8" in capsys.readouterr().out
 
 
 @pytest.mark.long
@@ -230,14 +229,6 @@ def test_repeat_says_whether_the_numbers_are_the_same(tmp_path: Path, capsys: CA
     record.rename(tmp_path / "alone" / "run.json")
     assert run("repeat", tmp_path / "alone" / "run.json") == 2
     assert "none of the run's tables is beside" in capsys.readouterr().err
-
-
-def test_sweep_writes_every_value(tmp_path: Path, capsys: CAPTURED) -> None:
-    few = ("--dialogs", "2", "--out", tmp_path)
-    assert run("sweep", "--parameter", "gamma", "--values", "0.8", "0.9", *few) == 0
-    table = pd.read_csv(tmp_path / "sweep.csv")
-    assert table.drop_duplicates("setting").gamma.tolist() == [0.8, 0.9]
-    assert "fd-kvc gamma=0.8" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("policy", ["fifo", "fd-kvc"])
@@ -364,10 +355,10 @@ MISTAKES = {
     "dialogs --dialogs {tmp}/file": "line 1 has no speaker",
     "dialogs --baseline tova": "baseline 'tova' is not among the policies",
     "dialogs --plan --policies full oracle fifo": "--plan needs policies that a real cache can",
-    "dialogs --json --tables": "cannot be combined",
-    "dialogs --plan --minutes 3": "--model",
-    "dialogs --plan --target 80": "target",
-    "dialogs --plan --today vllm": "today",
+    "dialogs --json --tables": "--tables and --json cannot be combined",
+    "dialogs --plan --minutes 3": "--minutes are for a model: give --model",
+    "dialogs --plan --target 80": "target is '80', but must be one of 90, 95, 99",
+    "dialogs --plan --today vllm": "today is 'vllm', but must be one of ollama",
     "dialogs --plan gpt": "shape 'gpt' is unknown",
     "live --model {tmp} --budgets 0 --out {tmp}/out": (
         "budget is 0, but must be a whole number from 1 to 8,192"
@@ -454,17 +445,17 @@ for names, heavy in (
 
 
 def test_help_explains_and_loads_nothing_heavy() -> None:
-    ended = command(*COMMANDS, code=HELP)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    done = ended(sys.executable, "-c", HELP, *COMMANDS)
+    assert (done.returncode, done.stderr) == (0, "")
     assert {f"usage: python -m fdkvc {name} " for name in COMMANDS} <= {
-        line[: line.index("[")] for line in ended.stdout.splitlines() if line.startswith("usage: ")
+        line[: line.index("[")] for line in done.stdout.splitlines() if line.startswith("usage: ")
     }
 
 
 def test_the_process_ends_with_the_code_and_the_sentence() -> None:
-    ended = command("benchmark", "--budget", "0")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"fdkvc: budget is 0, {BUDGET}\n"
+    done = ended(sys.executable, "-m", "fdkvc", "benchmark", "--budget", "0")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"fdkvc: budget is 0, {BUDGET}\n"
 
 
 TRACE = "-m fdkvc trace --schedule AB --out"

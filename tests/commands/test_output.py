@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from fdkvc.commands.main import main
 from fdkvc.runs.console import visible
-
-ROOT = Path(__file__).parents[2]
+from tests.command_line import ROOT, ended
 
 PRINTS = {
     "benchmark": "benchmark --dialogs 1 --scenarios shift --policies fifo",
@@ -32,32 +31,30 @@ CLOSED = "fdkvc: the output cannot be written: standard output is closed\n"
 
 def shell(line: str, streams: str) -> subprocess.CompletedProcess[str]:
     command = f"exec {shlex.quote(sys.executable)} -m fdkvc {line} {streams}"
-    return subprocess.run(
-        ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    return ended("sh", "-c", command)
 
 
 @pytest.mark.parametrize("line", ["--help", "trace --help"])
 def test_help_that_cannot_be_written_ends_in_a_sentence(line: str) -> None:
     for streams, sentence in ((">/dev/full", FULL), (">&-", CLOSED)):
-        ended = shell(line, streams)
-        assert (ended.returncode, ended.stderr) == (2, sentence), streams
+        done = shell(line, streams)
+        assert (done.returncode, done.stderr) == (2, sentence), streams
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("line", PRINTS.values(), ids=PRINTS)
 def test_results_that_cannot_be_written_end_in_a_sentence(tmp_path: Path, line: str) -> None:
-    ended = shell(line.format(out=tmp_path / "out"), ">/dev/full")
-    assert ended.returncode == 2
-    assert ended.stderr.endswith(FULL)
-    assert "Traceback" not in ended.stderr
+    done = shell(line.format(out=tmp_path / "out"), ">/dev/full")
+    assert done.returncode == 2
+    assert done.stderr.endswith(FULL)
+    assert "Traceback" not in done.stderr
     if "{out}" in line:
         assert any((tmp_path / "out").iterdir())  # what goes into files is there
 
 
 def test_nothing_runs_where_its_output_is_closed(tmp_path: Path) -> None:
-    ended = shell(f"trace --out {tmp_path}/out", ">&-")
-    assert (ended.returncode, ended.stderr) == (2, CLOSED)
+    done = shell(f"trace --out {tmp_path}/out", ">&-")
+    assert (done.returncode, done.stderr) == (2, CLOSED)
     assert not list(tmp_path.iterdir())
 
 

@@ -43,7 +43,8 @@ from fdkvc.core.limits import (
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.core.unread import OTHERS, Unread, has_words
 from fdkvc.explain.notes import not_read_notes, unread_kinds
-from tests.app_pages import ROOT, open_page
+from tests.app_pages import open_page
+from tests.command_line import ROOT
 from tests.conversations.test_format_cases import LAYOUTS, TRIALS, spans, values_of
 from tests.examples import dialogs_of
 from tests.growth import LINEAR, growth

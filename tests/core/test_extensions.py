@@ -22,7 +22,7 @@ from fdkvc.core.extensions import register_installed
 from fdkvc.policies import POLICIES, register
 from fdkvc.policies.fifo import Fifo
 from fdkvc.runs.endings import ENDINGS
-from tests.app_pages import ROOT
+from tests.command_line import ROOT, ended
 
 PAGES = """
 import json, sys
@@ -66,14 +66,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join((str(folder), str(ROOT)))
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-    )
+    return ended(sys.executable, *arguments, folder=folder, found_in=(folder, ROOT))
 
 
 @pytest.mark.long

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +12,6 @@ from fdkvc.engine.sinks import PROTECT, SINKS, sinks_notes, sinks_of
 from fdkvc.models.judged import judged_table
 from fdkvc.policies import POLICIES, Policy, policy_named, read_policy
 from tests.worlds import policies, random_dialog
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(

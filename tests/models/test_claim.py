@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,31 +16,28 @@ from fdkvc.commands.main import main
 from fdkvc.models.claim import LEADING, against, drawn, policy_in
 from fdkvc.models.numpy import BUNDLED
 from fdkvc.policies import POLICIES
-from tests.test_readme import ROOT
+from tests.command_line import ROOT
 
 EXAMPLES = ROOT / "fdkvc" / "conversations" / "formats" / "examples"
 GUIDE = (ROOT / "fdkvc" / "policies" / "README.md").read_text("utf-8")
 NEAREST = GUIDE.partition("```python\n")[2].partition("```")[0]
 
 
-@pytest.fixture
-def nearest(tmp_path: Path) -> Path:
-    """Return a file with the policy of the guide, which is not registered afterwards."""
-    (file := tmp_path / "nearest.py").write_text(NEAREST, "utf-8")
-    return file
+@pytest.fixture(autouse=True)
+def unregistered() -> Iterator[None]:
+    yield
+    POLICIES.pop("nearest", None)
 
 
 @pytest.mark.long
 def test_the_guides_command_compares_its_policy_with_every_leading_way(
-    nearest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (command,) = re.findall(r"^\$ python -m fdkvc (claim .*)$", GUIDE, re.MULTILINE)
     shutil.copy(EXAMPLES / "dialogues.json", tmp_path / "dialogues_001.json")
-    try:
-        with contextlib.chdir(nearest.parent):
-            code = main([*command.split(), "--model", str(BUNDLED)])
-    finally:
-        POLICIES.pop("nearest", None)
+    (tmp_path / "nearest.py").write_text(NEAREST, "utf-8")
+    with contextlib.chdir(tmp_path):
+        code = main([*command.split(), "--model", str(BUNDLED)])
     assert code == 0, capsys.readouterr().err
 
     table = pd.read_csv(tmp_path / "claim.csv")
@@ -126,12 +124,9 @@ def test_a_policy_that_cannot_score_gets_one_sentence(
 ) -> None:
     (file := tmp_path / "claimed.py").write_text(content, "utf-8")
     options = ["--budget", "16", "--count", "1", "--model", str(BUNDLED)]
-    try:
-        code = main(["claim", str(file), "--dialogs", str(EXAMPLES / "dialogues.json"), *options])
-    finally:
-        POLICIES.pop("nearest", None)
+    dialogs = str(EXAMPLES / "dialogues.json")
+    assert main(["claim", str(file), "--dialogs", dialogs, *options]) == 2
     output = capsys.readouterr()
-    assert code == 2
     (sentence,) = output.err.splitlines()[-1:]
     assert re.search(named, sentence)
     assert "earest" in sentence or "claimed.py" in sentence

@@ -15,7 +15,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.gguf_file import find_model, read_metadata
 from fdkvc.models.numpy.language_model import load_language_model, memory_needed, offered_models
 from tests.examples import dialogs_of
-from tests.language_models import gguf_bytes, gguf_parts, write_model
+from tests.language_models import change_config, gguf_bytes, gguf_parts, write_model
 
 MODEL_LAYER = "application/vnd.ollama.image.model"
 
@@ -160,9 +160,7 @@ def test_a_model_that_no_store_has_is_refused_in_one_sentence(
 def test_memory_is_known_without_reading_and_a_model_of_an_unknown_family_is_refused(
     home: Path, folder: Path
 ) -> None:
-    config = json.loads((folder / "config.json").read_text())
     snapshot = add_to_hugging_face(home / ".cache/huggingface/hub", folder, "someone/other")
-    (snapshot / "config.json").unlink()
-    (snapshot / "config.json").write_text(json.dumps(config | {"model_type": "unheard"}))
+    change_config(snapshot, model_type="unheard")
     with pytest.raises(ValueError, match="'unheard'"):
         memory_needed("hf:someone/other")

@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.research import second_model
 from benchmarks.research.planned import CELL, PLANS, comparisons, differences, plan, texts, ways
 from fdkvc.core.statistics import cluster_mean, holm
 from fdkvc.models.judged import CLEARED, HEADS, PLANNED, SIZES, planned_comparisons, planned_ways
 from fdkvc.models.report.judged import comparison_name
 from fdkvc.policies import read_policy
 from fdkvc.policies.ways import MESSAGES
-from tests.app_pages import ROOT
+from tests.command_line import ROOT
 
 ASKED = plan()
 ROW = ("sample", "decides", "policy", "budget", "dialog", "services", "metric", "value", "count")
@@ -146,6 +147,7 @@ def test_documents_have_the_shipped_figures() -> None:
     results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
     tables = texts()
     others = [*texts(SIZES).values(), *texts(HEADS).values(), texts(CLEARED)["comparisons"]]
+    others += second_model.texts()
     for table in (*tables.values(), *others):
         assert table in results
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.research.planned import plan
-from benchmarks.research.second_model import comparisons, second_plan, texts, ways
+from benchmarks.research.second_model import comparisons, second_plan, ways
 from fdkvc.models.judged import (
     DIFFERENCE,
     SECOND_MODEL,
@@ -18,7 +18,6 @@ from fdkvc.models.judged import (
     second_model_sentence,
 )
 from fdkvc.policies import read_policy
-from tests.app_pages import ROOT
 
 WAYS = second_plan()["ways"]
 
@@ -75,12 +74,6 @@ def test_a_finding_holds_on_both_models_only_with_the_same_settled_answer() -> N
     ):
         by_model = pd.Series(dict(zip(("second", "first", DIFFERENCE), verdicts, strict=True)))
         assert finding(by_model, 20) == expected
-
-
-def test_documents_have_the_shipped_figures() -> None:
-    results = (ROOT / "fdkvc" / "results.md").read_text("utf-8")
-    for table in texts():
-        assert table in results
 
 
 def test_the_sentence_says_which_advice_holds_on_the_second_model() -> None:

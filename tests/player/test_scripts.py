@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -30,10 +29,10 @@ from fdkvc.player.payload import LaneHead, pack, pack_lanes
 from fdkvc.player.run import DialogChoice, StageRun, build_run
 from fdkvc.policies import PAPER_POLICIES, POLICIES, read_policy
 from fdkvc.synthetic.scenarios import SCENARIOS
+from tests.command_line import ROOT, ended
 from tests.policies.test_contract import BUDGET, OPTIONS, SMALL
 
 LOOK = Path(__file__).parent / "look.js"
-ROOT = LOOK.parents[2]
 BUNDLES = ROOT / "fdkvc" / "player" / "bundle"
 REQUIRED = os.environ.get("FDKVC_REQUIRE_NODE") == "1"
 NO_NODE = "node is not installed: get it with `apt-get install nodejs`"
@@ -51,9 +50,7 @@ def node() -> str:
 @pytest.fixture(scope="module")
 def look(node: str) -> Look:
     def run(*arguments: object) -> Any:
-        done = subprocess.run(
-            [node, LOOK, *map(str, arguments)], capture_output=True, text=True, check=False
-        )
+        done = ended(node, LOOK, *map(str, arguments))
         assert not done.returncode, done.stderr
         return json.loads(done.stdout)
 
@@ -293,21 +290,14 @@ def test_pages_are_counted_with_their_empty_places(runs: Mapping[str, StageRun],
 
 
 def test_the_layout_is_sound(node: str) -> None:
-    done = subprocess.run(
-        [node, "--test", LOOK.with_name("layout.test.js")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(node, "--test", LOOK.with_name("layout.test.js"))
     assert not done.returncode, done.stdout
 
 
 def test_the_bundles_are_built_from_the_modules_as_they_are(node: str, tmp_path: Path) -> None:
     if not (ROOT / "node_modules" / "esbuild").exists():
         (pytest.fail if REQUIRED else pytest.skip)("esbuild is not installed: npm install")
-    build = ["npm", "run", "--silent", "build", "--", f"--outdir={tmp_path}"]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ended("npm", "run", "--silent", "build", "--", f"--outdir={tmp_path}")
     assert not done.returncode, done.stderr
     for name in ("stage", "ear"):
         built, kept = (folder / f"{name}.js" for folder in (tmp_path, BUNDLES))
@@ -341,7 +331,7 @@ await new Promise((done) => setTimeout(done, 100));
 console.log(JSON.stringify(said.slice(1)));
 """
     )
-    done = subprocess.run([node, file], capture_output=True, text=True, check=True)
+    done = ended(node, file)
     heard, busy, rested = map(json.loads, done.stdout.splitlines())
     assert heard == [{"what": "view", "turn": 4}, [["message", {"turn": 5}]], ["view"]]
     assert busy == []

@@ -24,12 +24,11 @@ from fdkvc.commands.parser import build_parser
 from fdkvc.conversations.formats import EXAMPLES
 from fdkvc.models import answers
 from fdkvc.runs.finished import Finished
+from tests.command_line import ROOT, ended
 from tests.language_models import write_model
 from tests.refusals import refused
 
 CAPTURED = pytest.CaptureFixture[str]
-
-ROOT = Path(__file__).parents[2]
 
 KILLED = """
 import os, signal, sys
@@ -91,9 +90,8 @@ def test_a_killed_run_goes_on_bit_for_bit(
     assert list(tmp_path.iterdir()) == [whole]
     every, names[:] = [*names], []
 
-    line = [sys.executable, "-c", KILLED, *arguments, str(killed)]
-    code = subprocess.run(line, cwd=ROOT, capture_output=True, check=False).returncode
-    assert code == -signal.SIGKILL
+    done = ended(sys.executable, "-c", KILLED, *arguments, killed)
+    assert done.returncode == -signal.SIGKILL
     kept = killed.with_name("killed.unfinished")
     assert [*killed.parent.iterdir()] == [kept]
     numbers = {json.loads(line)[0] for line in kept.read_bytes().splitlines()[1:]}

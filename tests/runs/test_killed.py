@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from fdkvc.runs.write import UNFINISHED
-
-ROOT = Path(__file__).parents[2]
+from tests.command_line import ended
 
 OLD = {"a.csv": "old a", "c.csv": "old c", "notes.txt": "mine"}
 NEW = {"a.csv": "new a", "b.csv": "new b", "c.csv": "new c"}
@@ -100,14 +98,9 @@ def test_files_are_whole_at_whichever_step_a_command_ends(
     And only a command that left them as they were says that it was interrupted.
     """
     texts = json.dumps(old), json.dumps(NEW)
-    ended = subprocess.run(
-        [sys.executable, "-c", AT_EACH_STEP, tmp_path, ending, target, *texts],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    *codes, last = map(int, ended.stdout.splitlines())
+    done = ended(sys.executable, "-c", AT_EACH_STEP, tmp_path, ending, target, *texts)
+    assert done.returncode == 0, done.stderr
+    *codes, last = map(int, done.stdout.splitlines())
     assert len(codes) >= 60
     assert last == 0
 
@@ -157,5 +150,5 @@ sys.exit(main(["--help"]))
 
 
 def test_files_are_written_where_there_are_no_open_folders_and_no_sighup(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", AS_ON_WINDOWS, tmp_path], cwd=ROOT, check=True)
+    assert ended(sys.executable, "-c", AS_ON_WINDOWS, tmp_path).returncode == 0
     assert content(tmp_path) == {"a.csv": "new", "b.csv": "new"}

@@ -28,8 +28,9 @@ from fdkvc.models.page import loading as models
 from fdkvc.models.page.conversation import Answered
 from fdkvc.ui.lru import ByteLRU
 from fdkvc.ui.markdown import plain
-from tests.app_pages import ROOT, html, link_of, open_page, press, settled, words_of
-from tests.language_models import write_model
+from tests.app_pages import html, link_of, open_page, press, settled, words_of
+from tests.command_line import ROOT
+from tests.language_models import change_config, write_model
 from tests.models.numpy.test_chat_template import CHATML, MARKS
 from tests.ui.test_answers_page import lanes, say
 
@@ -286,8 +287,7 @@ def test_stored_models_are_offered_with_their_memory_and_others_named_with_the_r
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = write_model(tmp_path / "other", seed=1)
-    config = json.loads((other / "config.json").read_text())
-    (other / "config.json").write_text(json.dumps(config | {"model_type": "unheard"}))
+    change_config(other, model_type="unheard")
     places = {"ollama:tiny:1b": folder, "hf:someone/other": other}
     stored = {name: LocalModel(name, place, 8, "") for name, place in places.items()}
     monkeypatch.setattr(models, "STORED", stored)

@@ -14,7 +14,8 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.ui.markdown import Markdown, plain
-from tests.app_pages import ROOT, open_page, rerun_until, settled
+from tests.app_pages import open_page, rerun_until, settled
+from tests.command_line import ROOT
 from tests.hostile import HOST, HOSTILE, hostile_dialogs, refused_dialogs
 
 SHOWN_AS_MARKDOWN = {

@@ -30,7 +30,6 @@ from fdkvc.ui.frame import FIRST, PAGES
 from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.markdown import plain
 from tests.app_pages import (
-    ROOT,
     check_specs,
     entry_of,
     html,
@@ -44,6 +43,7 @@ from tests.app_pages import (
     stage_of,
     told,
 )
+from tests.command_line import ROOT
 
 PAGE_CSS = ROOT / "fdkvc" / "ui" / "page.css"
 
@@ -215,9 +215,6 @@ def test_the_scene_of_the_first_token_is_told_from_shipped_results() -> None:
     assert f"{changed['fifo']:.0f} % of SmolLM2's likeliest next tokens change" in evicted
     assert f"keeps the first 4, and {changed['sink']:.0f} % change" in healed
     assert f"({rows.n['fifo']} dialogs, room for 128 tokens in each head)" in healed
-
-
-def test_the_scene_of_the_first_token_ends_with_its_chart() -> None:
     app = open_page("story", scene=6)
     assert {"scene": "6"}.items() <= link_of(app).items()
     assert len(specs(app)) == 1

@@ -39,7 +39,7 @@ from fdkvc.policies import WRAPPERS, policy_named, read_policy
 from fdkvc.policies.together import Together
 from fdkvc.runs import console
 from tests.command_line import run
-from tests.language_models import write_model
+from tests.language_models import change_config, write_model
 from tests.library import CACHE, CAPPED, NO_OLD_NAME, SHAPES, WINDOW, Numbers, made, text
 from tests.models.conformance.masked import seen_by_turns
 from tests.models.conformance.transformers_adapter import TransformersModel
@@ -359,44 +359,43 @@ def test_an_unknown_implementation_of_attention_is_refused() -> None:
         PolicyCache(policy_named("h2o"), 5, made(attention="other"))
 
 
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Return a list that gets how many tokens of each text are read at once."""
+    noted: list[list[int]] = []
+    read_each = LiveDecoder.read_each
+
+    def noting(decoder: LiveDecoder, ids: Any, caches: Any, *, last: Any = None) -> Any:
+        noted.append([*map(len, ids)])
+        return read_each(decoder, ids, caches, last=last)
+
+    monkeypatch.setattr(LiveDecoder, "read_each", noting)
+    return noted
+
+
 def test_dialogs_that_are_read_at_once_have_the_numbers_of_each_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    readings: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("sinks(surprisal)", "fd-kvc", "reread(fifo)")
     asked, dialogs = Answers(tuple(map(read_policy, names)), (24,)), shortened(4)
-    at_once: list[int] = []
-    read_each = LiveDecoder.read_each
-
-    def noted(decoder: LiveDecoder, ids: Any, caches: Any, *, last: Any = None) -> Any:
-        at_once.append(len(caches))
-        return read_each(decoder, ids, caches, last=last)
-
-    monkeypatch.setattr(LiveDecoder, "read_each", noted)
     together = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
-    assert max(at_once) == 4 * len(dialogs) > 4
+    assert max(map(len, readings)) == 4 * len(dialogs) > 4
     monkeypatch.setattr("fdkvc.models.answers.CHUNK", 1)
     alone = run_answers(asked, load_live(BUNDLED), dialogs, workers=1)
     pd.testing.assert_frame_equal(together, alone, rtol=1e-4, atol=1e-6)
 
 
-def test_what_no_way_has_evicted_from_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_way_has_evicted_from_is_read_once(
+    readings: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = ("h2o", "surprisal", "fifo", "reread(fifo)")
     asked = Answers(tuple(map(read_policy, names)), (60,), every=9, write_calls=True)
-    tokens_read = 0
-    read_each = LiveDecoder.read_each
-
-    def noted(decoder: LiveDecoder, ids: Any, caches: Any, *, last: Any = None) -> Any:
-        nonlocal tokens_read
-        tokens_read += sum(map(len, ids))
-        return read_each(decoder, ids, caches, last=last)
-
-    monkeypatch.setattr(LiveDecoder, "read_each", noted)
     dialog = shortened(4)[:1]
     together = run_answers(asked, load_live(BUNDLED), dialog, workers=1)
-    once, tokens_read = tokens_read, 0
+    once = sum(map(sum, readings))
     monkeypatch.setattr(LiveTextCache, "whole", property(lambda _: False, lambda *_: None))
     alone = run_answers(asked, load_live(BUNDLED), dialog, workers=1)
-    assert once < tokens_read - len(names) * asked.budgets[0] / 2
+    assert once < sum(map(sum, readings)) - once - len(names) * asked.budgets[0] / 2
     pd.testing.assert_frame_equal(together, alone, rtol=1e-5, atol=1e-6)
 
 
@@ -542,8 +541,7 @@ def test_a_model_that_is_not_what_it_says_gets_one_sentence(
     tmp_path: Path, changes: dict[str, Any], sentence: str
 ) -> None:
     folder = write_model(tmp_path / "model")
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    change_config(folder, **changes)
     with refused(sentence):
         load_live(folder)
 
