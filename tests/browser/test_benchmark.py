@@ -10,21 +10,16 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pandas as pd
-from playwright.sync_api import Browser, Download, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from benchmarks.live_app import settled
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.paper.results import StudyRun
 from fdkvc.paper.study import run_study
+from tests.browser.address import downloaded, open_link
 
 SECONDS = 90_000
 """Milliseconds that a run may take on a busy machine."""
-
-
-def open_page(page: Page, name: str, **link: object) -> None:
-    page.goto(f"/{name.lower()}?" + "&".join(f"{part}={value}" for part, value in link.items()))
-    expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
-    settled(page)
 
 
 def choose_dialogs(page: Page, dialogs: int) -> None:
@@ -43,15 +38,6 @@ def run(page: Page, dialogs: int) -> None:
     run_button(page).click()
     page.get_by_text(re.compile(rf"Shown: .*{dialogs:,} dialogs")).wait_for(timeout=SECONDS)
     settled(page)
-
-
-def downloaded(page: Page, name: str, folder: Path) -> bytes:
-    with page.expect_download(timeout=SECONDS) as waiting:
-        page.get_by_role("button", name=name, exact=True).click()
-    download: Download = waiting.value
-    path = folder / download.suggested_filename
-    download.save_as(path)
-    return path.read_bytes()
 
 
 def look_at_claims_and_figures(page: Page) -> None:
@@ -79,21 +65,20 @@ def look_at_the_tables(page: Page) -> None:
 
 
 def test_the_papers_run_is_shown_at_once(page: Page) -> None:
-    open_page(page, "Benchmark")
+    open_link(page, "Benchmark")
     expect(page.get_by_text("Shown: 600 dialogs per scenario, seed 0")).to_be_visible()
     look_at_claims_and_figures(page)
     look_at_the_tables(page)
 
 
 def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
-    open_page(page, "Benchmark", dialogs=20)
+    open_link(page, "Benchmark", dialogs=20)
     run(page, 20)
     page.reload()
     page.get_by_text(re.compile("Shown: 20 dialogs")).wait_for()
     settled(page)
     page.get_by_role("button", name="Download", exact=True).click()
-    packed = downloaded(page, "Everything as a ZIP", tmp_path)
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+    with zipfile.ZipFile(downloaded(page, "Everything as a ZIP", tmp_path)) as archive:
         assert archive.testzip() is None
         files = {name: archive.read(name) for name in archive.namelist()}
     expected = StudyRun(run_study(Benchmark(dialogs=20))).files
@@ -104,7 +89,7 @@ def test_a_run_is_kept_and_downloaded(page: Page, tmp_path: Path) -> None:
     assert (ran["parameters"], ran["files"]) == (again["parameters"], again["files"])
     assert len(pd.read_csv(io.BytesIO(files["claims.csv"]))) > 30
 
-    assert json.loads(downloaded(page, "run.json", tmp_path))["files"] == ran["files"]
+    assert json.loads(downloaded(page, "run.json", tmp_path).read_text())["files"] == ran["files"]
 
 
 def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
@@ -112,7 +97,7 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
 ) -> None:
     # So many take minutes, where there are many cores and a slow browser, too.
     policies = "fifo,sink,h2o,fd-kvc,fd-kvc-adaptive,h2o-mean,tova,scissorhands,fastgen,oracle"
-    open_page(page, "Benchmark", budget=300, policies=policies)
+    open_link(page, "Benchmark", budget=300, policies=policies)
     field = page.get_by_role("spinbutton", name=re.compile("Dialogs per scenario"))
     field.fill("2000")
     run_button(page).click()
@@ -139,15 +124,13 @@ def test_a_run_begins_as_typed_goes_on_unseen_and_may_be_cancelled(
     expect(page.get_by_role("button", name="Runs (2)")).to_be_visible()
 
     anothers = chromium.new_context(base_url=urljoin(page.url, "/")).new_page()
-    open_page(anothers, "Benchmark")
+    open_link(anothers, "Benchmark")
     expect(anothers.get_by_role("button", name="Runs (1)")).to_be_visible()
     anothers.context.close()
 
 
 def test_a_sweep_of_one_has_curves_with_the_published_points(page: Page) -> None:
-    page.goto("/benchmark?section=ablation")
-    expect(page.get_by_role("heading", level=1, name="Benchmark")).to_be_visible()
-    settled(page)
+    open_link(page, "Benchmark", section="ablation")
     expect(page.get_by_role("tab", name="Ablation", selected=True)).to_be_visible()
     expect(page.get_by_role("heading", name="The paper's other sweep")).to_be_visible()
     choose_dialogs(page, 6)

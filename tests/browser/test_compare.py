@@ -14,7 +14,7 @@ from fdkvc.engine.trace import Trace
 from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
-from tests.browser.address import expect_linked
+from tests.browser.address import downloaded, expect_linked, open_link
 
 KEPT = re.compile(r"\btoken (\d+), topic [^,]+, from turn \d+, (?:new, evicted|evicted|(new|kept))")
 SCENARIO = scenario_named("shift")
@@ -23,12 +23,9 @@ LAST = len(SCENARIO.schedule) - 1
 
 
 def open_compare(page: Page, **view: object) -> None:
-    """Open the page by a link; what the link leaves out is at its default."""
-    page.goto("/compare?" + "&".join(f"{name}={value}" for name, value in view.items()))
-    expect(page.get_by_role("heading", level=1, name="Compare")).to_be_visible()
+    open_link(page, "Compare", **view)
     expect(lane(page, 1)).to_be_visible()
     settled(page)
-    page.emulate_media(reduced_motion="no-preference")
 
 
 def lanes(page: Page) -> Locator:
@@ -137,15 +134,6 @@ def test_an_entry_is_picked_in_one_lane_followed_in_all_and_pinned(page: Page) -
     expect_linked(page, entry=70)
 
 
-def downloaded(page: Page, name: str, folder: Path) -> Path:
-    page.get_by_role("button", name="Download", exact=True).click()
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name=name, exact=True).click()
-    path = folder / name
-    waiting.value.save_as(path)
-    return path
-
-
 def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_as_one_table(
     page: Page, tmp_path: Path
 ) -> None:
@@ -162,6 +150,7 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
     assert [kept(other, number) for number in (1, 2, 3)] == seen
 
     settled(other)
+    other.get_by_role("button", name="Download", exact=True).click()
     table = pd.read_csv(downloaded(other, "entries.csv", tmp_path))
     names = ["h2o", "fd-kvc", "fd-kvc gamma=0.8"]
     assert list(table)[:6] == ["policy", "dialog", "budget", "version", "turn", "token"]
@@ -172,10 +161,7 @@ def test_the_link_of_a_comparison_opens_it_in_another_window_where_it_downloads_
         rows = stays[(stays["policy"] == names[2]) & (stays["turn"] == turn)]
         assert set(rows["token"]) == decided(trace, turn)
 
-    with other.expect_download() as waiting:
-        other.get_by_role("button", name="Save this scene").click()
-    waiting.value.save_as(tmp_path / "scene.html")
-    other.goto((tmp_path / "scene.html").as_uri())
+    other.goto(downloaded(other, "Save this scene", tmp_path).as_uri())
     expect(other.locator('.options[data-turn="5"]')).to_have_count(3)
     assert [kept(other, number) for number in (1, 2, 3)] == seen
 

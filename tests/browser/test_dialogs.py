@@ -23,7 +23,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named
 from fdkvc.verdict.card import Way
 from fdkvc.verdict.settings import settings_of
-from tests.browser.address import expect_linked
+from tests.browser.address import expect_linked, open_link
 from tests.browser.conftest import WIDE, choose_option
 from tests.browser.test_every_page import PHONE
 from tests.examples import dialogs_of
@@ -34,12 +34,7 @@ NASTY = '<img src=x onerror="document.title=1"> **bold** ![x](http://elsewhere.e
 
 
 def open_dialogs(page: Page, **view: object) -> None:
-    """Open the page by a link; what the link leaves out is at its default."""
-    view = {"file": "dialogues", "budget": 48} | view
-    page.goto("/dialogs?" + "&".join(f"{name}={value}" for name, value in view.items()))
-    expect(page.get_by_role("heading", level=1, name="Dialogs")).to_be_visible()
-    settled(page)
-    page.emulate_media(reduced_motion="no-preference")
+    open_link(page, "Dialogs", **{"file": "dialogues", "budget": 48} | view)
 
 
 def transcript(page: Page) -> Locator:

@@ -7,15 +7,7 @@ import re
 from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.live_app import settled
-from tests.browser.address import expect_linked
-
-
-def open_step(page: Page, **view: object) -> None:
-    """Open the page by a link; what the link leaves out is at its default."""
-    page.goto("/step?" + "&".join(f"{name}={value}" for name, value in view.items()))
-    expect(page.get_by_role("heading", level=1, name="Step through")).to_be_visible()
-    settled(page)
-    page.emulate_media(reduced_motion="no-preference")
+from tests.browser.address import expect_linked, open_link
 
 
 def expect_turn(page: Page, turn: int, last: int) -> None:
@@ -41,7 +33,7 @@ def why(page: Page) -> Locator:
 
 
 def test_keys_buttons_and_the_slider_step(page: Page) -> None:
-    open_step(page, schedule="AAABBBCC", scenario="own", turn=0)
+    open_link(page, "Step through", schedule="AAABBBCC", scenario="own", turn=0)
     expect_turn(page, 0, 7)
 
     for key, turn in (
@@ -79,7 +71,7 @@ def test_keys_buttons_and_the_slider_step(page: Page) -> None:
 
 def test_a_changed_setting_is_seen_beside_the_run_before(page: Page) -> None:
     """The river is pixels: it is drawn anew, and as before once the change is undone."""
-    open_step(page, turn=3, gamma=0.88)
+    open_link(page, "Step through", turn=3, gamma=0.88)
     page.get_by_text("Hyperparameters", exact=True).click()
     gamma = page.get_by_role("spinbutton", name="Recency decay")
     before = page.locator(".stage .of-before").first

@@ -15,10 +15,10 @@ from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
 from fdkvc.tour.chapters import TITLES, Chapter
 from fdkvc.tour.story import story_chapters
-from tests.browser.address import expect_linked
+from tests.browser.address import expect_linked, open_link
 from tests.browser.test_every_page import PHONE
 from tests.browser.test_history import choose
-from tests.browser.test_step import cache, entry, expect_turn, open_step, why
+from tests.browser.test_step import cache, entry, expect_turn, why
 
 DIALOG = generate(scenario_named("mixed"), 1, 7)
 
@@ -27,7 +27,7 @@ def test_playing_shows_every_turn_and_makes_no_entries_of_the_history(
     context: BrowserContext,
 ) -> None:
     page = context.new_page()  # has a history of its own
-    open_step(page, scenario="complex", seed=7, turn=0)
+    open_link(page, "Step through", scenario="complex", seed=7, turn=0)
     before = page.evaluate("history.length")
     page.evaluate(
         """() => {
@@ -118,7 +118,7 @@ def test_every_entry_is_reached_by_keys_says_what_it_is_and_why_it_went(page: Pa
     token = 11
     expected = sentences(explain(trace, DIALOG, 0, 5, token))
     best = nearest_first(counterfactual(trace, DIALOG, 0, 5, token))[0]
-    open_step(page, scenario="mixed", seed=7, turn=5)
+    open_link(page, "Step through", scenario="mixed", seed=7, turn=5)
     page.emulate_media(reduced_motion="reduce")
     expect(why(page)).to_contain_text("Turn 5 by topic")
 
@@ -164,7 +164,7 @@ def test_another_dialog_and_policy_after_an_entry_was_picked(page: Page) -> None
 
     Entries and curves have the previous run beside them, which a page opened anew has not.
     """
-    open_step(page, scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
+    open_link(page, "Step through", scenario="complex", seed=7, policy="snapkv", turn=5, entry=100)
     seed = page.get_by_role("spinbutton", name="Seed")
     seed.fill("8")
     seed.press("Enter")
@@ -207,7 +207,7 @@ def widths(equations: Locator) -> dict[str, float]:
 
 def test_no_equation_is_cut_and_no_number_broken_on_a_small_screen(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
-    open_step(page, turn=4, policy="window(fd-kvc-adaptive)")
+    open_link(page, "Step through", turn=4, policy="window(fd-kvc-adaptive)")
     algorithm = page.locator(".st-key-algorithm")
     expect(algorithm.locator(".numbers span").first).to_be_attached()
     expect(algorithm.get_by_text("Eq. 1", exact=True)).to_be_visible()
@@ -260,7 +260,7 @@ def expect_scene(page: Page, chapter: Chapter) -> None:
 
 def test_the_story_leads_through_its_scenes_by_keyboard_and_fits_the_window(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
-    open_step(page, scenario="mixed", seed=3)
+    open_link(page, "Step through", scenario="mixed", seed=3)
     page.get_by_test_id("stSidebarNav").get_by_role("link", name="Story").click()
     ahead, places = page.get_by_role("button", name="Next scene"), []
     for number, chapter in enumerate(story_chapters(), 1):
