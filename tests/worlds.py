@@ -409,6 +409,15 @@ def assert_same_state(one: State, other: State) -> None:
             _assert_same(column, theirs[name], name)
 
 
+def with_heads(*recordings: Recording) -> Recording:
+    """Return a recording whose heads are those of recordings of the same dialog."""
+    vectors: dict[str, Any] = {
+        name: np.concatenate([getattr(recording, name) for recording in recordings])
+        for name in ("queries", "keys", "values")
+    }
+    return dataclasses.replace(recordings[0], heads=tuple(range(len(recordings))), **vectors)
+
+
 def measure(trace: Trace, recording: Recording, first_row: int = 0) -> dict[str, float]:
     """Return every metric of the evidence of a recording whose first head is this row."""
     rows = slice(first_row, first_row + len(recording.heads))

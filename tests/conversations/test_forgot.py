@@ -46,6 +46,7 @@ from fdkvc.policies import policy_named, read_policy, synthetic_policies
 from tests.session_lines import ClaudeCode, long_log
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
+(SESSION,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
 
 
 def session_of(log: ClaudeCode) -> Session:
@@ -100,13 +101,17 @@ def forgotten_lines(session: Session) -> Iterator[str]:
 
 
 def written(name: str) -> str:
-    (session,) = log_of(name).read()
-    return "\n".join(forgotten_lines(session)) + "\n"
+    return "\n".join(forgotten_lines(session_of(log_of(name)))) + "\n"
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(FORGOTTEN.glob("*.json"))])
 def test_a_session_forgot_what_is_written_beside_it(name: str) -> None:
     assert written(name) == (FORGOTTEN / f"{name}.expected").read_text("utf-8")
+    session = session_of(log_of(name))
+    for need in chain.from_iterable(result.needs for result in forgot(session, [])):
+        calls = session.messages[need.message].calls
+        arguments = [value for call in calls for _, value in values_in(call.arguments)]
+        assert any(need.value in argument for argument in arguments), "word for word"
 
 
 @pytest.mark.parametrize(
@@ -119,25 +124,12 @@ def test_a_session_forgot_what_is_written_beside_it(name: str) -> None:
     ],
 )
 def test_a_note_says_what_was_forgotten(name: str, words: str) -> None:
-    (session,) = log_of(name).read()
-    (result,) = forgot(session, [read_policy("shift")])
+    (result,) = forgot(session_of(log_of(name)), [read_policy("shift")])
     assert words in " ".join(notes_of(result))
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(FORGOTTEN.glob("*.json"))])
-def test_a_call_has_each_needed_value_word_for_word_also_one_that_left(name: str) -> None:
-    for session in log_of(name).read():
-        for need in chain.from_iterable(result.needs for result in forgot(session, [])):
-            calls = session.messages[need.message].calls
-            arguments = [value for call in calls for _, value in values_in(call.arguments)]
-            assert any(need.value in argument for argument in arguments)
-
-
 def test_that_the_agent_failed_is_denied_only_where_a_value_did_not_come_back() -> None:
-    log = ClaudeCode()
-    log.user("The code is QX-771. " + "word " * 20)
-    log.call("check", "c1", code="QX-771")
-    (imagined,) = forgot(session_of(log).imagined(2))
+    (imagined,) = forgot(session_of(long_log()).imagined(2))
     (nothing_left,) = forgot(session_of(log_of("what_the_agent_put_back_was_not_lost")))
     (left,) = forgot(session_of(worked()))
 
@@ -172,10 +164,9 @@ def by_hand(result: Forgot, keep: np.ndarray) -> list[bool]:
 
 @pytest.mark.parametrize("name", [*WAYS, "fifo", "shift keep=8", "sinks(surprisal)"])
 def test_what_a_way_holds_is_what_can_be_read_in_what_it_keeps(name: str) -> None:
-    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
-    for result in forgot(session, [read_policy(name)]):
+    for result in forgot(SESSION, [read_policy(name)]):
         way = result.ways[1]
-        text = ContextText.of([session.messages[row] for row in result.compaction.context])
+        text = ContextText.of([SESSION.messages[row] for row in result.compaction.context])
         keep = text.kept(read_policy(name), result.size)
 
         assert keep.sum() == way.tokens <= result.size == result.ways[0].tokens
@@ -357,8 +348,7 @@ def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str
 
 def test_json_has_the_same_and_all_losses(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(printed(capsys, str(EXAMPLE), "--json"))
-    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
-    results = [*forgot(session.in_tokens(Encoding()))]
+    results = [*forgot(SESSION.in_tokens(Encoding()))]
 
     assert [row["ways"] for row in told["compactions"]] == [*map(ways_rows, results)]
     assert [row["losses"] for row in told["compactions"]] == [*map(losses_rows, results)]
@@ -370,8 +360,7 @@ def test_a_report_without_words_has_none_of_the_session(
     capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
 ) -> None:
     shown = printed(capsys, str(EXAMPLE), "--without-words", *more)
-    (session,) = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)
-    needed = {need.value for result in forgot(session) for need in result.needs}
+    needed = {need.value for result in forgot(SESSION) for need in result.needs}
 
     assert len(needed) > 8
     assert not [value for value in needed if value in shown and not value.isdigit()]
@@ -440,7 +429,7 @@ def test_the_sessions_of_a_folder_are_summed_by_project(
     assert len(report["not read"]) == 1
 
 
-def test_a_folder_without_compactions_or_sessions_is_said(
+def test_a_folder_without_compactions_or_sessions_and_a_file_that_is_none_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["forgot", str(tmp_path)]) == 2
@@ -448,17 +437,12 @@ def test_a_folder_without_compactions_or_sessions_is_said(
     (tmp_path / "chat.json").write_bytes((EXAMPLES / "chat.json").read_bytes())
     assert main(["forgot", str(tmp_path)]) == 2
     assert "of 1 .jsonl or .json file in" in capsys.readouterr().err
-    log = ClaudeCode()
-    log.user("The code is QX-771.")
-    (tmp_path / "log.jsonl").write_bytes(log.content)
+    assert main(["forgot", str(tmp_path / "chat.json")]) == 2
+    assert "not a session of a supported" in capsys.readouterr().err
+    (tmp_path / "log.jsonl").write_bytes(long_log().content)
     shown = printed(capsys, str(tmp_path))
     assert "No compaction after which it is known what the model had, in 1 session." in shown
     assert "Not sessions of a coding agent: 1 file." in shown
-
-
-def test_what_is_no_session_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["forgot", str(EXAMPLES / "chat.json")]) == 2
-    assert "not a session of a supported" in capsys.readouterr().err
 
 
 if __name__ == "__main__":

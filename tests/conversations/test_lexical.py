@@ -26,6 +26,7 @@ from fdkvc.core.transcripts import Mention, Transcript, Turn
 from fdkvc.policies import policy_named
 from fdkvc.synthetic.scenarios import World
 from tests.examples import dialogs_of
+from tests.worlds import with_heads
 
 DIALOGS = dialogs_of("dialogues")
 
@@ -206,16 +207,8 @@ def test_tokens_may_overlap_or_stand_for_nothing() -> None:
     assert odd.piece_lengths(0) == [0, 3, 2, -2]  # "naï", "ve", " x"
 
 
-def heads(recording: Recording, count: int) -> Recording:
-    vectors: dict[str, Any] = {
-        name: np.concatenate([getattr(recording, name)] * count)
-        for name in ("queries", "keys", "values")
-    }
-    return dataclasses.replace(recording, heads=tuple(range(count)), **vectors)
-
-
 def test_a_head_is_a_row_with_vectors_of_its_own() -> None:
-    recording = heads(lexical_recording(DIALOGS[0]), 3)
+    recording = with_heads(*[lexical_recording(DIALOGS[0])] * 3)
     recording.keys[1] = recording.keys[1][:, ::-1]
     batch = recording.dialogs
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from fdkvc.conversations.lexical import lexical_recording
 from fdkvc.conversations.replay import Replay, replay
 from fdkvc.core.attention import LANES, Observation
 from fdkvc.core.cache import Cache
-from fdkvc.core.recordings import Recording, stack_recordings
+from fdkvc.core.recordings import stack_recordings
 from fdkvc.engine.evidence import Evidence
 from fdkvc.engine.metrics import METRICS
 from fdkvc.engine.simulate import simulate
@@ -21,7 +20,7 @@ from fdkvc.policies.base import Score, Update, total
 from fdkvc.policies.fifo import Fifo
 from fdkvc.policies.together import Together
 from tests.examples import dialogs_of
-from tests.worlds import all_entries
+from tests.worlds import all_entries, with_heads
 
 HEADS = 3
 
@@ -40,20 +39,11 @@ DIFFERENT = (
 """Policies that decide by different things, or hold different numbers of entries."""
 
 
-def recordings() -> list[Recording]:
-    """Record two dialogs with three heads whose queries, keys and values are their own."""
-    recorded = []
-    for dialog in dialogs_of("dialogues"):
-        alone = [lexical_recording(dialog, seed) for seed in range(HEADS)]
-        vectors: dict[str, Any] = {
-            name: np.concatenate([getattr(one, name) for one in alone])
-            for name in ("queries", "keys", "values")
-        }
-        recorded.append(dataclasses.replace(alone[0], heads=tuple(range(HEADS)), **vectors))
-    return recorded
-
-
-RECORDINGS = recordings()
+RECORDINGS = [
+    with_heads(*(lexical_recording(dialog, seed) for seed in range(HEADS)))
+    for dialog in dialogs_of("dialogues")
+]
+"""Two dialogs with three heads whose queries, keys and values are their own."""
 
 
 @pytest.mark.parametrize("key", POLICIES)

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fdkvc.core.arrays import one_dialog
 from fdkvc.core.dialogs import DialogBatch, stack
 from fdkvc.core.statistics import paired, summarize
 from fdkvc.engine.metrics import metrics_of
@@ -42,7 +41,7 @@ from fdkvc.policies import PAPER_POLICIES, POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS, custom_scenario
 from tests.studies import scores_of
-from tests.worlds import adaptation_in, all_entries
+from tests.worlds import adaptation_in, all_entries, pointing
 
 FIVE = ("shift", "return", "mixed", "complex", "gradual")
 LATE = ("late_alignment", "late_retention", "late_diversity")
@@ -273,9 +272,7 @@ def test_a_token_of_two_topics_names_both() -> None:
 
 def test_a_dialog_without_topics_has_empty_cells() -> None:
     vectors = np.random.default_rng(0).normal(size=(6, 4))
-    dialogs = one_dialog(
-        embeddings=vectors, queries=vectors, keys=vectors, values=vectors, turn_lengths=[3, 0, 3]
-    )
+    dialogs = pointing(vectors[:3].tolist(), [], vectors[3:].tolist())
     trace = simulate(policy_named("h2o"), dialogs, 4)
     turns = turns_table(trace, dialogs)
     assert turns[["topic", "retention", "diversity", "alignment"]].isna().all(axis=None)

@@ -66,7 +66,7 @@ def study() -> Study:
         key: PolicyScores({"late_alignment": row}, {"ownership_loss": SERIES})
         for key, row in ALIGNMENT.items()
     }
-    return made(measured, gamma_sweep({0.7: 0.9, 0.8: 0.9001, 0.9: 0.4}))
+    return made(measured)
 
 
 def taken(kind: str, study: Study, **facts: object) -> Measurement:

@@ -242,18 +242,15 @@ def test_the_largest_numbers_that_are_accepted_do_no_harm(name: str) -> None:
         assert_same_run(alone, trace, 0, 1)
 
 
-def with_gaps(vectors: dict[str, Any], lengths: list[int]) -> DialogBatch:
-    return one_dialog(**vectors, turn_lengths=lengths)
-
-
 @every_policy
 @pytest.mark.parametrize("gap", [0, 1, 3])
 def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
     lengths = [9, 14, 11]
     vectors, _ = random_vectors(2, lengths)
     policy = policy_named(key)
-    plain = simulate(policy, with_gaps(vectors, lengths), BUDGET)
-    gapped = simulate(policy, with_gaps(vectors, [*lengths[:gap], 0, *lengths[gap:]]), BUDGET)
+    plain = simulate(policy, one_dialog(**vectors, turn_lengths=lengths), BUDGET)
+    lengths.insert(gap, 0)
+    gapped = simulate(policy, one_dialog(**vectors, turn_lengths=lengths), BUDGET)
     entries, without = all_entries(gapped), dict(columns(all_entries(plain)))
     run = dict(columns(plain))
 
@@ -291,7 +288,7 @@ def test_a_turn_without_tokens_changes_nothing(key: str, gap: int) -> None:
 def test_fed_turn_by_turn_it_decides_the_same(name: str) -> None:
     lengths = [9, 0, 14, 1, 11, 20]
     vectors, _ = random_vectors(3, lengths)
-    trace = simulate(read_policy(name), with_gaps(vectors, lengths), BUDGET)
+    trace = simulate(read_policy(name), one_dialog(**vectors, turn_lengths=lengths), BUDGET)
     entries = all_entries(trace)
     cache = OnlineCache(read_policy(name), BUDGET)
     ends = np.cumsum(lengths)

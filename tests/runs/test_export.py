@@ -10,7 +10,6 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -133,17 +132,12 @@ def test_every_row_and_the_readme_say_what_a_trace_is_of(gamma: float) -> None:
     assert not set(file_stem(runs)) & set(' /\\:*?"<>|')
 
 
-def explained(files: Mapping[str, str | bytes]) -> None:
-    """Expect that a README has a meaning for every file and every column."""
+def test_every_file_of_the_shipped_run_and_each_of_its_columns_has_a_meaning() -> None:
+    files = StudyRun(papers_run().study).files
     readme = str(with_readme("Files", files)["README.md"])
     for name in files:
         assert re.search(rf"^## {re.escape(name)}\n\n\w", readme, re.M), name
     assert re.findall(r"^\| (\w+) \|  \|$", readme, re.M) == []
-
-
-def test_the_shipped_runs_files_are_explained() -> None:
-    run = papers_run()
-    explained(StudyRun(run.study).files)
 
 
 def test_the_columns_of_paired_differences_are_explained() -> None:

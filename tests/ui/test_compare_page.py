@@ -14,7 +14,7 @@ from fdkvc.core.cache import Cache
 from fdkvc.core.parameters import parameter
 from fdkvc.policies import PAPER_POLICIES, POLICIES, Policy, synthetic_policies
 from fdkvc.policies.base import EVICTION
-from tests.app_pages import html, link_of, message_of, open_page, press, settled, stage_of
+from tests.app_pages import html, link_of, message_of, open_page, press, settled, stage_of, words_of
 
 
 def lanes(app: AppTest) -> list[str]:
@@ -28,8 +28,7 @@ def fates(app: AppTest) -> dict[str, str]:
 
 def shown(app: AppTest) -> str:
     """Return all text and tables of the page."""
-    words = [element.value for kind in (app.markdown, app.caption) for element in kind]
-    return "\n".join([*words, html(app)])
+    return f"{words_of(app)}\n{html(app)}"
 
 
 def errors(app: AppTest) -> list[str]:

@@ -78,6 +78,7 @@ from tests.app_pages import (
     words_of,
 )
 from tests.examples import dialogs_of
+from tests.worlds import with_heads
 
 DIALOG = dialogs_of("dialogues")[0]
 RECORDING = lexical_recording(DIALOG, 0, Encoding())
@@ -318,22 +319,19 @@ def test_a_link_reopens_an_example() -> None:
     assert shown_turn(app) == 5
 
 
-def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file() -> None:
-    app = open_dialogs(file="own", sha="0123456789abcdef", turn=3)
+@pytest.mark.parametrize(
+    ("page", "link"),
+    [("dialogs", {"sha": "0123456789abcdef", "turn": 3}), ("dialogs", {}), ("answers", {})],
+)
+def test_a_link_to_a_file_of_ones_own_says_that_it_needs_the_file(
+    page: str, link: dict[str, Any]
+) -> None:
+    app = open_page(page, file="own", **link)
 
     said = "\n".join(info.value for info in app.main.info)  # a narrow window hides the sidebar
     assert "Choose the same file again" in said
     assert no_stage(app)
-    assert app.session_state["dialogs/turn"] == 3
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("page", ["dialogs", "answers"])
-def test_an_address_with_a_file_of_ones_own_says_that_it_must_be_chosen_again(page: str) -> None:
-    app = open_page(page, file="own")
-    assert "Choose the same file again" in "\n".join(info.value for info in app.main.info)
-    app = press(open_page("dialogs"), "My file")
-    assert not app.main.info, "nobody followed a link"
+    assert not link or app.session_state["dialogs/turn"] == 3
 
 
 def test_an_old_link_says_which_parameters_are_no_more() -> None:
@@ -361,17 +359,12 @@ def nasty_file() -> DialogFile:
 @pytest.mark.long
 @pytest.mark.parametrize("view", list(VIEW.choices))
 def test_text_of_a_file_is_escaped_and_never_markdown(view: str) -> None:
-    app = open_dialogs(nasty_file(), budget=2, turn=2, view=view)
-    assert "<img" not in html(app)
-    assert "elsewhere" not in words_of(app)
-    assert NASTY in "".join(text for text, _ in text_of(open_dialogs(nasty_file()))["turns"])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("view", list(VIEW.choices))
-def test_a_dialog_that_begins_in_silence_is_shown(view: str) -> None:
-    for turn in (0, 2):
-        assert shown_turn(open_dialogs(nasty_file(), turn=turn, view=view)) == turn
+    for turn in (0, 2):  # it begins in silence
+        app = open_dialogs(nasty_file(), budget=2, turn=turn, view=view)
+        assert shown_turn(app) == turn
+        assert "<img" not in html(app)
+        assert "elsewhere" not in words_of(app)
+    assert NASTY in words_said(open_dialogs(nasty_file()))
 
 
 def test_files_name_the_entries_of_a_real_dialog_by_their_words() -> None:
@@ -428,15 +421,12 @@ def test_a_file_beyond_the_bounds_of_the_page_is_refused() -> None:
 
 def read_with_heads(monkeypatch: pytest.MonkeyPatch, heads: int, group: int = 1) -> Recording:
     """Let the page read a dialog with several heads; each group has keys of its own."""
-    alone = [lexical_recording(DIALOG, seed) for seed in range(heads)]
-    vectors: dict[str, Any] = {
-        name: 4 * np.concatenate([getattr(one, name) for one in alone])
-        for name in ("queries", "keys", "values")
-    }
+    recording = with_heads(*(lexical_recording(DIALOG, seed) for seed in range(heads)))
+    vectors: dict[str, Any] = {"queries": 4 * recording.queries}
     for name in ("keys", "values"):
-        vectors[name] = np.repeat(vectors[name][::group], group, axis=0)
+        vectors[name] = np.repeat(4 * getattr(recording, name)[::group], group, axis=0)
     source = f"{heads} heads in groups of {group}"
-    recording = dataclasses.replace(alone[0], heads=tuple(range(heads)), source=source, **vectors)
+    recording = dataclasses.replace(recording, source=source, **vectors)
     monkeypatch.setattr(choices, "in_tokens_of", lambda *_: recording)
     return recording
 
@@ -480,22 +470,18 @@ def test_as_many_dialogs_are_measured_as_the_page_allows(monkeypatch: pytest.Mon
     assert "These are 3 of 5 dialogs." in words_of(card(open_dialogs(file)))
 
 
-def test_the_head_of_the_page_opens_a_file_of_ones_own() -> None:
-    app = press(open_dialogs(policies="fifo"), "My file")
+def test_the_head_of_the_page_opens_a_file_of_ones_own_and_leaves_no_fragment() -> None:
+    app = open_dialogs(policies="fifo")
+    kept = app._fragment_storage  # with the card's, which polls while a run is under way
+    assert any(kept._fragments)
+    press(app, "My file")
 
+    assert not any(kept._fragments)
     assert "Upload or paste" in words_of(app)
+    assert not app.main.info, "nobody followed a link"
     assert link_of(app)["file"] == "own"
     assert len(app.main.get("file_uploader")) == 1
     assert "My file" not in [button.label for button in app.button]
-
-
-def test_a_page_that_stops_leaves_no_fragment_of_the_run_before() -> None:
-    app = open_dialogs()
-    kept = app._fragment_storage  # with the card's, which polls while a run is under way
-    assert any(kept._fragments)
-    app = press(app, "My file")
-    assert not app.exception
-    assert not any(kept._fragments)
 
 
 def test_a_plain_text_has_a_headline() -> None:

@@ -11,7 +11,7 @@ from fdkvc.conversations.forgot_report import how_sure, lost_kinds, sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
 from fdkvc.conversations.losses_chart import losses_chart
-from fdkvc.conversations.page.files import UPLOADS, DialogFile, read_dialog_file
+from fdkvc.conversations.page.files import DialogFile, read_dialog_file
 from fdkvc.conversations.page.filling import columns_of, filling_html
 from fdkvc.conversations.page.session import messages_html
 from fdkvc.conversations.sessions import Session
@@ -22,7 +22,7 @@ from fdkvc.verdict import checked
 from fdkvc.verdict.page import replay as replay_page
 from tests.app_pages import check_specs, html, open_page, press, run_until, settled, words_of
 from tests.session_lines import ClaudeCode, long_log
-from tests.ui.test_dialogs_page import no_stage
+from tests.ui.test_dialogs_page import no_stage, open_dialogs
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
 SESSION = read_sessions(EXAMPLE.read_bytes(), EXAMPLE.name)[0].in_tokens(Encoding())
@@ -32,12 +32,8 @@ SHOWN = "Sizes are tokens of SmolLM2"
 
 def opened(file: DialogFile | None = None) -> AppTest:
     """Open the page with the example or an uploaded file, and wait for the cards."""
-    if file is None:
-        return run_until(open_page("dialogs", file="agent"), SHOWN)
-    key = (file.name, file.digest)
-    UPLOADS.put(key, file)
-    link = {"file": "own", "sha": file.digest[:16]}
-    return run_until(open_page("dialogs", {"dialogs/uploaded": key}, **link), SHOWN)
+    app = open_page("dialogs", file="agent") if file is None else open_dialogs(file)
+    return run_until(app, SHOWN)
 
 
 def test_the_last_compaction_is_open_and_a_click_leads_to_another_or_to_a_moment() -> None:
@@ -59,11 +55,15 @@ def test_the_last_compaction_is_open_and_a_click_leads_to_another_or_to_a_moment
     assert f"At message {worst.message + 1} " in words_of(app)
 
 
-def test_a_session_has_its_own_question_alone() -> None:
+def compacted_log() -> ClaudeCode:
     log = long_log()
     log.boundary()
     log.summary("A code is to be checked.")
-    once = opened(read_dialog_file(log.content, "once.jsonl"))
+    return log
+
+
+def test_a_session_has_its_own_question_alone() -> None:
+    once = opened(read_dialog_file(compacted_log().content, "once.jsonl"))
     questions = (
         "compacted 2 times.** What did it forget?",
         "compacted once.** What did it forget?",
@@ -72,7 +72,9 @@ def test_a_session_has_its_own_question_alone() -> None:
     for app, question in zip((opened(), once), questions, strict=True):
         assert question in words_of(app)
         assert ".st-key-page-purpose { display: none }" in html(app)
-    assert ".st-key-page-purpose { display: none }" not in html(open_page("dialogs", file="chat"))
+    chat = html(open_page("dialogs", file="chat"))
+    assert ".st-key-page-purpose { display: none }" not in chat
+    assert 'class="session-bar"' not in chat
 
 
 def loss(app: AppTest, value: str) -> str:
@@ -167,18 +169,10 @@ def test_a_session_that_was_never_compacted_is_compared_at_a_size() -> None:
     assert "Sink+Window" in html(app)
 
 
-def test_another_file_shows_no_session() -> None:
-    app = open_page("dialogs", file="chat")
-
-    assert 'class="session-bar"' not in html(app)
-
-
 def test_a_model_reads_on_after_a_compaction_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checked, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
-    log = long_log()
-    log.boundary()
-    log.summary("A code is to be checked.")
+    log = compacted_log()
     log.call("check", "c2", code="QX-771")
     app = opened(read_dialog_file(log.content, "log.jsonl"))
     assert RIGHT_AND_LIKELY not in html(app)

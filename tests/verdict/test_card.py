@@ -553,9 +553,8 @@ def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
     card = card_of({"sink": ()}, values[values.dialog.isin(["d0", "d1", "d2"])])
     assert (card.promise, certainty(card)) == (None, GUESS)
     assert "3 conversations of 1 kind (by task or services)" in certainty_sentence(card)
-    alone = needs(clusters=8)
-    alone = alone[alone.dialog.isin(["d0", "d1"])]
-    card = find_card([read_policy("sink")], (NO_METRICS, alone), [1000], SHAPE, 0.95, "SmolLM2")
+    values = needs()
+    card = card_of({"sink": ()}, values[values.dialog.isin(["d0", "d1"])])
     assert "rests on 2 conversations, and fewer than 4" in certainty_sentence(card)
 
 
@@ -602,11 +601,9 @@ def test_without_calls_the_simplest_way_is_set_of_those_that_lose_hardly_more() 
 
 def test_without_calls_the_card_says_no_more_than_what_was_read() -> None:
     ways = (MESSAGES, "sinks(fifo)", "sinks(weighted-recency)", "sinks(h2o)")
-    policies = [*map(read_policy, ways)]
     scores = {name: Reading(0, 0, 0.08, 2) for name in (*ways[:2], ways[3])}
     read = ModelRead("SmolLM2", ("d0", "d1"), 900, scores)
-    tables = NO_METRICS, needs()[:0]
-    card = find_card(policies, tables, [900, 1100], SHAPE, 0.95, "SmolLM2", read)
+    card = card_of(dict.fromkeys(ways, ()), needs()[:0], read=read)
     assert [tie.policy for tie in card.ties] == ["sinks(fifo)"]
     basis = certainty_sentence(card)
     assert "under “Drop oldest messages” the words that the full cache expects become 8 %" in basis
@@ -626,8 +623,7 @@ def test_what_each_way_of_engines_lacks_is_said(
     policy: str, shares: tuple[float, ...], lack: str
 ) -> None:
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.98), policy: shares}
-    policies, tables = [*map(read_policy, recall)], (NO_METRICS, needs(recall))
-    card = find_card(policies, tables, [600], SHAPE, 0.95, "SmolLM2")
+    card = card_of(recall, lengths=[600])
     assert f"not enough: “{way_words(policy)}” ({lack})" in card_sentences(card)[1]
 
 
@@ -651,18 +647,12 @@ def refused(recall: Mapping[str, tuple[float, ...]], policy: str, share: float) 
     return card_of(recall, metrics=pd.DataFrame(rows, columns=list(REPLAYED)))
 
 
-def test_of_one_size_a_way_that_services_refuse_comes_last() -> None:
+def test_a_way_that_services_refuse_comes_last_of_one_size_and_is_not_as_good() -> None:
     recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.96, 0.97, 0.98)}
     for share, policy in ((0.0, MESSAGES), (0.97, USER_FIRST)):
-        best = refused(recall, MESSAGES, share).best
-        assert best is not None
-        assert (best.policy, best.size) == (policy, 100)
-
-
-def test_a_way_that_services_refuse_is_not_as_good() -> None:
-    recall = {MESSAGES: (0.97, 0.98, 0.99), USER_FIRST: (0.96, 0.97, 0.98)}
-    assert [tie.policy for tie in refused(recall, MESSAGES, 0.0).ties] == [USER_FIRST]
-    assert not refused(recall, MESSAGES, 0.97).ties
+        card = refused(recall, MESSAGES, share)
+        assert (best_of(card).policy, best_of(card).size) == (policy, 100)
+        assert [tie.policy for tie in card.ties] == [USER_FIRST] * (not share)
     assert not refused(recall, USER_FIRST, 0.97).ties
 
 

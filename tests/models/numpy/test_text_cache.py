@@ -25,11 +25,12 @@ from fdkvc.models.numpy.head_tokens import HeadTokens
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.model_text import Passage
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
-from fdkvc.policies import policy_named, read_policy
+from fdkvc.policies import Policy, policy_named, read_policy
 from tests.examples import dialogs_of
 from tests.language_models import MARKS, write_model
 from tests.models.conformance.decoder_adapter import DecoderModel
 from tests.models.conformance.masked import seen_by_turns
+from tests.refusals import refused
 from tests.worlds import STREAMING_POLICIES, policies, turn_lengths
 
 NEAR = 1e-5
@@ -215,42 +216,26 @@ def test_a_head_keeps_what_a_stream_of_its_vectors_keeps(tmp_path: Path, key: st
             assert [at for at in left[layer, head].tolist() if at >= 0] == turn.kept_tokens.tolist()
 
 
-def test_a_policy_of_the_future_is_refused(decoder: Decoder) -> None:
-    with pytest.raises(ValueError, match="looks at the future of the dialog"):
-        EvictingCache(decoder, policy_named("oracle"), 8)
-    with pytest.raises(ValueError, match="budget is 0, but must be a whole number"):
-        EvictingCache(decoder, policy_named("fifo"), 0)
-    with pytest.raises(ValueError, match="decides is 'all', but must be"):
-        EvictingCache(decoder, policy_named("fifo"), 8, "all")
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ((policy_named("oracle"), 8), "looks at the future of the dialog"),
+        ((policy_named("fifo"), 0), "budget is 0, but must be a whole number"),
+        ((policy_named("fifo"), 8, "all"), "decides is 'all', but must be"),
+        (("h2o", 8), "policy is 'h2o', but must be a policy, such as read_"),
+    ],
+)
+def test_what_cannot_be_done_is_said(decoder: Decoder, given: Any, sentence: str) -> None:
+    with refused(sentence):
+        EvictingCache(decoder, *given)
 
 
-def test_the_name_of_a_policy_is_no_policy(decoder: Decoder) -> None:
-    name: Any = "h2o"
-    with pytest.raises(ValueError, match=r"policy is 'h2o', but must be a policy, such as read_"):
-        EvictingCache(decoder, name, 8)
-
-
-def test_a_restored_span_is_attended_to_as_it_was(decoder: Decoder) -> None:
-    lengths, ids = [10, 10, 10], text(decoder, 36)
-    cache = EvictingCache(decoder, policy_named("fifo"), 6)
-    read_in_turns(cache, ids, lengths)
-    more = ids[30:]
-    untouched = read([cache.fork()], more)[0]
-
-    back = cache.before_turn(3, range(3, 7))
-    logits = read([back], more)[0]
-    sees = np.concatenate([what_was_seen(cache), np.zeros((2, 2, 6, 30), bool)], axis=2)
-    sees = np.pad(sees, [(0, 0), (0, 0), (0, 0), (0, 6)])
-    sees[:, :, 30:, [*range(3, 7), *range(24, 36)]] = True
-    assert_same_logits(logits, masked(decoder, ids, sees)[30:])
-
-    np.testing.assert_array_equal(read([cache], more)[0], untouched)
-
-
-def test_a_span_is_restored_to_heads_that_hold_different_numbers(decoder: Decoder) -> None:
+@pytest.mark.parametrize("policy", [policy_named("fifo"), UNEVEN])
+def test_a_restored_span_is_attended_to_as_it_was(decoder: Decoder, policy: Policy) -> None:
     ids = text(decoder, 36)
-    cache = EvictingCache(decoder, UNEVEN, 6)
+    cache = EvictingCache(decoder, policy, 6)
     read_in_turns(cache, ids, [10, 10, 10])
+    untouched = read([cache.fork()], ids[30:])[0]
 
     back = cache.before_turn(3, range(3, 7))
     logits = read([back], ids[30:])[0]
@@ -262,6 +247,7 @@ def test_a_span_is_restored_to_heads_that_hold_different_numbers(decoder: Decode
     sees[:, :, 30:, :30] = now[:, :, None, :-1]
     sees[:, :, 30:, [*range(3, 7), *range(30, 36)]] = True
     assert_same_logits(logits, masked(decoder, ids, sees)[30:])
+    np.testing.assert_array_equal(read([cache], ids[30:])[0], untouched)
 
 
 def test_attention_says_what_a_token_saw_and_what_it_would_have_seen(decoder: Decoder) -> None:

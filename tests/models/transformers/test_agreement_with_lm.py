@@ -104,19 +104,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     )
 
 
-def agreement(
-    pair: Pair, policy: str, budget: int, turns: list[list[int]], decides: str = "head"
-) -> tuple[float, int, int]:
-    """Return the largest KL of a token, the caches of heads that differ after a turn, and all.
-
-    Of every turn, the entries that a head keeps are compared, not their order.
-    """
-    known = read_policy(policy)
+def assert_agree(pair: Pair, policy: str, turns: int, decides: str = "head") -> None:
+    """Assert that tokens are predicted alike, and heads keep the same entries in any order."""
+    known, budget = read_policy(policy), 48
     ours: Any = pair.lm.evicting(known, budget, decides)
     how: dict[str, Any] = {"tokenizer": pair.tokenizer, "decides": decides}
     theirs = PolicyCache(known, budget, pair.model, **how)
     worst, different, heads = 0.0, 0, 0
-    for ids in turns:
+    for ids in pair.turns(turns):
         predicted = read([ours], ids)[0]
         ours.end_turn()  # that of a prompt ends by itself in the library
         worst = max(worst, kl(predicted, pair.read(theirs, ids)))
@@ -127,7 +122,8 @@ def agreement(
     assert theirs.ends == ours.ends
     assert (held >= 0).sum() <= budget * held[..., 0].size
     assert budget < ours.count
-    return worst, different, heads
+    assert worst < CLOSE
+    assert different <= (0.01 * heads if policy in OTHERS else 0)
 
 
 def kl(first: Any, second: Any) -> float:
@@ -159,22 +155,11 @@ def smollm2() -> Pair:
 
 
 @pytest.mark.smollm2
-@pytest.mark.parametrize("policy", ["fifo", "sink", "h2o"])
+@pytest.mark.parametrize(
+    "policy", ["fifo", "sink", "h2o", "surprisal", "whitelist(surprisal, first=1)", "fd-kvc"]
+)
 def test_smollm2_holds_the_same_entries(smollm2: Pair, policy: str) -> None:
-    assert_smollm2_agrees(smollm2, policy)
-
-
-@pytest.mark.long
-@pytest.mark.smollm2
-@pytest.mark.parametrize("policy", ["surprisal", "whitelist(surprisal, first=1)", "fd-kvc"])
-def test_so_it_does_under_policies_that_compare_hidden_states(smollm2: Pair, policy: str) -> None:
-    assert_smollm2_agrees(smollm2, policy)
-
-
-def assert_smollm2_agrees(pair: Pair, policy: str) -> None:
-    worst, different, heads = agreement(pair, policy, 48, [*pair.turns(5)])
-    assert worst < CLOSE
-    assert different <= (0.01 * heads if policy in OTHERS else 0)
+    assert_agree(smollm2, policy, 5)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +167,7 @@ def assert_smollm2_agrees(pair: Pair, policy: str) -> None:
     [*zip([*BY_TEXT, *OTHERS], cycle(("head", "layer", "model")), strict=False)],
 )
 def test_the_same_entries_stay(tiny: Pair, policy: str, decides: str) -> None:
-    worst, different, heads = agreement(tiny, policy, 48, [*tiny.turns(6)], decides)
-    assert worst < CLOSE
-    assert different <= (0.01 * heads if policy in OTHERS else 0)
+    assert_agree(tiny, policy, 6, decides)
 
 
 @pytest.mark.skipif(CACHE != "cache", reason="transformers before 5.24 names the cache otherwise")

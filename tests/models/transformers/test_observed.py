@@ -131,11 +131,6 @@ def assert_same(model: Any, key: str | Policy, decides: str, **how: Any) -> None
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.fixture(scope="module")
-def llama() -> Any:
-    return made()
-
-
 @pytest.mark.parametrize("key", POLICIES)
 def test_every_policy_observes_and_keeps_what_it_does_of_copies(llama: Any, key: str) -> None:
     assert_same(llama, key, "head")
@@ -151,23 +146,18 @@ def test_so_it_does_where_heads_decide_together(llama: Any, key: str, decides: s
     assert_same(llama, key, decides)
 
 
+LONG = [pytest.param(POLICIES, by, marks=pytest.mark.long) for by in ("head", "layer", "model")]
+
+
+@pytest.mark.parametrize(("keys", "decides"), [(EACH, "head"), *LONG])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_so_it_is_in_every_architecture(shape: str) -> None:
+def test_so_it_is_in_every_architecture(shape: str, keys: tuple[str, ...], decides: str) -> None:
     model = made(shape, "eager" if shape == "gemma2" else "sdpa")
     made_of.clear()
-    for key in EACH:
-        assert_same(model, key, "head")
+    for key in keys:
+        assert_same(model, key, decides)
     every = {"logits", "similarity", "repetition", "attention_of_each", "keys", "values", "queries"}
     assert made_of == every
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("decides", ["head", "layer", "model"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_so_it_is_of_every_policy_in_every_architecture(shape: str, decides: str) -> None:
-    model = made(shape, "eager" if shape == "gemma2" else "sdpa")
-    for key in POLICIES:
-        assert_same(model, key, decides)
 
 
 @pytest.mark.parametrize("key", EACH)
