@@ -571,14 +571,15 @@ class Observation:
         start = np.zeros_like(stop) if count is None else stop - count[:, 0]
         width = products.shape[1] if count is None else int(count.max(initial=0))
         logits = np.full((len(token), width, token.shape[1]), -np.inf, np.float32)
-        for row, (first, end) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            row_logits = logits[row, : end - first]  # (queries, C)
+        for row, row_token in enumerate(token):
+            source = row % len(products)  # one dialog may have several rows of tokens
+            queries = slice(start[source], stop[source])
+            row_logits = logits[row, : queries.stop - queries.start]  # (queries, C)
             # "wrap": index −1 of an empty slot reads the last column, −inf.
-            np.take(products[row, first:end], token[row], axis=1, out=row_logits, mode="wrap")
+            np.take(products[source, queries], row_token, axis=1, out=row_logits, mode="wrap")
             # Causal: a query does not see later tokens.
-            np.copyto(
-                row_logits, -np.inf, where=token[row] > self._queried[row, first:end, None]
-            )
+            later = row_token > self._queried[source, queries, None]
+            np.copyto(row_logits, -np.inf, where=later)
         return softmax(logits)
 
     def future_attention(self, token: Ints) -> Floats:

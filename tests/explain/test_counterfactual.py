@@ -17,7 +17,7 @@ from fdkvc.core.parameters import parameter
 from fdkvc.engine.simulate import simulate
 from fdkvc.engine.trace import Trace
 from fdkvc.explain.counterfactual import INSIDE, Change, NotRepeated, counterfactual, nearest_first
-from fdkvc.policies import POLICIES, Policy, policy_named, wrapped
+from fdkvc.policies import POLICIES, Policy, policy_named, read_policy, wrapped
 from fdkvc.policies.together import Together
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import SCENARIOS
@@ -114,6 +114,18 @@ def test_the_change_turns_the_decision_and_no_nearer_one_does(
                 "a cache for everything keeps everything"
             )
     assert turning_changes
+
+
+@pytest.mark.parametrize("name", ["window(tova)", "scissorhands queries=each", "window(snapkv)"])
+def test_each_value_of_a_policy_that_looks_at_each_query_sees_the_attention(name: str) -> None:
+    dialogs = random_dialog(0, [9, 8, 10, 9, 8])
+    trace = simulate(read_policy(name), dialogs, budget=15)
+    for token in kept_tokens(trace, 0, 4):
+        changes = counterfactual(trace, dialogs, 0, 4, token)
+        for change in changes:
+            if change.reversing_value is not None:
+                after = kept_with(trace, dialogs, change.name, change.reversing_value)
+                assert token not in after, change.words
 
 
 def test_a_narrow_range_of_values_near_the_present_one_is_found(
