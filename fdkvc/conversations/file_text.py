@@ -106,6 +106,7 @@ def _decompressed(content: bytes, kind: str) -> bytes:
     data = decoder.decompress(content, most)
     if len(data) < most and not decoder.eof:
         raise EOFError("it ends too early")
+    # Zeros may pad the end.
     if decoder.unused_data.strip(b"\0"):
         raise ValueError("it goes on after its end")
     return data

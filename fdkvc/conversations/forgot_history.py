@@ -230,6 +230,7 @@ class History:
             # However many words may stand beside a number, one mention is one thing.
             things.setdefault((whole, *places[:1]), (places, []))[1].extend(uses_of_value)
         for places, unsorted_rows in things.values():
+            # In order again: the uses of several spellings stand one after the other.
             rows = sorted(unsorted_rows, key=lambda use: use.row.message)
             spans = self._contexts_of(places)
             by_context: dict[int, list[_Use]] = {}

@@ -92,6 +92,7 @@ def embedded(
     words: dict[str, int] = {}
     of_word = []
     for token in chain.from_iterable(tokens):
+        # A model's tokens begin with the space before a word, which makes no other word of it.
         word = token.text.strip()
         of_word.append(words.setdefault(word, len(words)))
     embeddings = word_vectors([*words], seed, world.dimension)[of_word]

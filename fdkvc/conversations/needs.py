@@ -170,6 +170,7 @@ _COMMENT = re.compile(r"(?m)^\s*#.*$|^\s*Co-Authored-By:.*$")
 _PATCHED = re.compile(
     r"^(?:\*\*\* (?:Add|Update|Delete) File: |(?:---|\+\+\+) [ab]/)(\S+)", re.M
 )
+# With a sign, since these words begin sentences, too.
 _QUERY = re.compile(r"(?i)\b(select|update|delete|insert)\b.*[=*(]")
 _SUBSTITUTE = re.compile(r"s([/|#,]).*\1.*\1\w*")
 
@@ -361,15 +362,18 @@ def _in_command(command: str) -> Iterator[tuple[str, str]]:
                 yield from _in_word(word, program, "")
         else:
             place += 1
+            # As in `git cherry-pick`.
             is_subcommand = place == 1 and re.fullmatch("[a-z-]+", word) is not None
             if program != "cd" and not is_subcommand:
                 yield from _in_word(word, program, flag)
+            # A number may have its name before it as a word, as in `port 443` and `port = 443`.
             flag = word if word.isalpha() or (word in "=:" and flag) else ""
 
 
 def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:
     """Yield the things in a word of a command that follows a flag or another word."""
     word = word.strip("'\"")
+    # Both of its texts are made up by the agent.
     if _SUBSTITUTE.fullmatch(word) and program in ("sed", "perl"):
         return
     words = {part.lower() for part in _PARTS.findall(flag)}

@@ -15,11 +15,13 @@ from fdkvc.conversations.mentions import WordingSearch, wordings_of
 from fdkvc.conversations.sessions import Message
 from fdkvc.core.limits import MAX_MENTIONS
 
+# A colon belongs to a path only after a drive: elsewhere, as in `main.py:12`, it ends one.
 _RUN = re.compile(r"(?:\b[A-Za-z]:(?=[\\/]))?[\w.@~+%/\\-]+")
 _PART = re.compile(r"[^/\\]+")
 _DRIVE = re.compile(r"\b[A-Za-z]:\\")
 _ESCAPE = re.compile(r"\\[bfnrt\"\\]")
 _LINE_END = re.compile(r"\n|\\n")
+# As the tool that reads files for Claude Code numbers their lines.
 _LINE_NUMBER = re.compile(r"(?m)^ +\d+[\t→]")
 _READER = re.compile(r"(?i)(?:\b|_)(?:read|view|edit)")
 _PATH = re.compile(r"(?:[A-Za-z]:)?[\w.@~+%/\\-]+")
@@ -44,6 +46,7 @@ def is_path(value: str) -> bool:
 def _spelling(path: str) -> str:
     """Return a path in the form in which paths are compared."""
     plain = re.sub(r"[/\\]+", "/", path.lower())
+    # git names a branch with its remote, and a person mostly without.
     return re.sub(r"^(?:\./|(?:remotes/)?origin/)", "", plain).rstrip("/.")
 
 

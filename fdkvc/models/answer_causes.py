@@ -294,6 +294,7 @@ def why_table(chat: Chat, name: str, word: Word) -> pd.DataFrame:
         )
         rows.append((*place, earlier.first, earlier.end, *shares, *eviction))
     table = pd.DataFrame(rows, columns=[*PLACE, *SHARES, *EVICTION])
+    # Whole numbers with gaps, as no turn evicted some words.
     return table.astype({"first_evicted_in": "Int64", "last_evicted_in": "Int64"})
 
 
@@ -367,6 +368,7 @@ class Restoration:
 
     def written_word(self, text: str) -> str:
         """Return the lost word as a text has it, also without a possessive 's; "" if not."""
+        # Backwards, so that of equal words the first one counts.
         places = {bare(word): word for word in reversed(text.split())}
         return places.get(bare(self.word), "")
 

@@ -114,10 +114,12 @@ def _named_errors(file: Path) -> Iterator[None]:
     """Turn an error that a policy's methods raise into a ValueError that names file and line."""
     try:
         yield
+    # These have a sentence of their own.
     except (ValueError, OSError, MemoryError):
         raise
     except Exception as error:
         path = file.resolve()
+        # The last place in the file is where it fails, also if the error comes from a library.
         for frame in reversed(extract_tb(error.__traceback__)):
             if Path(frame.filename).resolve() == path:
                 message = f"{file.name} fails in line {frame.lineno}, {_described(error)}"

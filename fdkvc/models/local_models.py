@@ -47,6 +47,7 @@ def local_models() -> dict[str, LocalModel]:
     for models in (_ollama(), _hugging_face(), _lm_studio()):
         for model in islice(models, MAX_STORED_MODELS):
             if _NAME.fullmatch(model.name):
+                # A program may have several folders, with the same model in them.
                 found.setdefault(model.name, model)
     return dict(sorted(found.items()))
 

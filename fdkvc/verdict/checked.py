@@ -146,6 +146,7 @@ def drawn_over_lengths(
     """Return dialogs in an order in which any first few are spread over all lengths."""
     by_length = sorted(transcripts, key=lambda dialog: sum(sizes[dialog.name]))
     middle = len(by_length) // 2
+    # The one of middle length comes first.
     places = sorted(range(len(by_length)), key=lambda place: GOLDEN * (place - middle) % 1)
     spread = [by_length[place] for place in places]
     return with_calls(spread) or spread

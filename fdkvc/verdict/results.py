@@ -310,6 +310,7 @@ class ReplayRun(Run):
         """The card, or else the means, in values that JSON can hold."""
         if self.card is not None:
             return card_record(self.card)
+        # Only objects can be None, which JSON has for NaN.
         means = mean_table(self.table).astype(object)
         rows = means.where(means.notna(), None).to_dict("records")
         return {"source": self.source, "unit": self.unit, "means": rows}

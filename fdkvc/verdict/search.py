@@ -305,6 +305,7 @@ def cases_at(settings: Replay, next_tries: Mapping[str, int]) -> Cases:
 
 def _ordered(table: pd.DataFrame, order: Mapping[str, int]) -> pd.DataFrame:
     keys = pd.DataFrame({"policy": table.policy.map(order), "budget": table.budget})
+    # Stable: dialogs stay in the order of the file.
     index = keys.sort_values(["policy", "budget"], kind="stable").index
     return table.loc[index].reset_index(drop=True)
 

@@ -141,6 +141,7 @@ def _python_calls(text: str) -> list[JsonObject]:
         return token[1] or _CONSTANTS[token[3]]
 
     calls: list[JsonObject] = []
+    # Python's parser raises each of these for some text.
     with suppress(
         AttributeError, ValueError, SyntaxError, TypeError, MemoryError, RuntimeError, KeyError
     ):
@@ -188,6 +189,7 @@ def cut_calls(text: str, unread: Unread) -> tuple[str, list[JsonObject]]:
     # 2. Calls between marks. What is between marks but is no call stays in the words.
     all_calls = []
     named = {f"<{name}>": name for name in XML_TOOLS if f"<{name}>" in text}
+    # So that calls stay in the order in which they stand.
     in_order = sorted(named, key=text.find)
     for opening, closing in (*CALL_TAGS, *((tag, f"</{named[tag]}>") for tag in in_order)):
         if opening not in text:

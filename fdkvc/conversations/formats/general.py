@@ -368,6 +368,7 @@ def _flat(message: JsonObject, parent: str, numbers: Iterator[int]) -> Iterator[
     """Yield a message and its replies, which name their parents; the first reply comes last."""
     key = str(next(numbers))
     yield restated(message, "replies", id=key, parent_id=parent)
+    # The branch that is read ends at the last message, so the first reply has to come last.
     for reply in reversed(objects_of(message.get("replies"))):
         yield from _flat(reply, key, numbers)
 

@@ -92,6 +92,7 @@ def _messages(text: str, unread: Unread) -> Messages:
 
 
 def _message(role: str, lines: list[str], unread: Unread) -> Messages:
+    # Exports put a line between turns.
     words = re.sub(r"\n-{3,}\s*\Z", "", "\n".join(lines)).strip()
     unread.add(BEFORE, not role and has_words(words))
     if role and words:

@@ -23,6 +23,7 @@ ANSWERS = ("chosen", "preferred_output", "completion")
 
 REJECTED = ("rejected", "non_preferred_output", "rejected_response")
 
+# As Anthropic's hh-rlhf writes a dialog as one text.
 _SAID = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
 
 

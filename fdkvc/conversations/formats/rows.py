@@ -126,6 +126,7 @@ def _requests(value: JsonObject, place: str, unread: Unread) -> Messages:
         parts = []
         for part, _ in listed_objects(request, "response", "part", location):
             words = part.get("value")
+            # The response repeats words of the rounds.
             if isinstance(words, str) and words.strip() not in round_words:
                 parts.append({"type": "text", "text": words})
             else:

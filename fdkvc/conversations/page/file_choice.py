@@ -152,7 +152,6 @@ def keep_file(page: str, placed: Sequence[Field], file: files.DialogFile) -> Non
     if not (linked and file.digest.startswith(linked)):
         fields.reset(page, placed)
         st.session_state.pop(fields.key_of(page, TURN), None)
-        st.session_state.pop(f"{page}/fitted", None)
     hold(page, DIGEST, file.digest[:DIGITS])
 
 

@@ -334,6 +334,7 @@ class LlamaText:
         """Return an independent copy, as of now or of `count` tokens, in this turn."""
         self._bring()
         copied_text = copy.copy(self)
+        # Copies of what grows in place; everything else is replaced.
         copied_text.ids = [*self.ids]
         copied_text.ends = [*self.ends]
         copied_text._nats = [*self._nats]

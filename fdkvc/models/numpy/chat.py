@@ -169,6 +169,7 @@ class Chat:
         chat = copy.copy(self)
         chat.caches = {name: cache.fork() for name, cache in self.caches.items()}
         chat.passages = {name: [*passages] for name, passages in self.passages.items()}
+        # Copies, as `generate` writes to them.
         chat._logits = {name: logits.copy() for name, logits in self._logits.items()}
         return chat
 

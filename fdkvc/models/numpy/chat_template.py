@@ -570,6 +570,7 @@ class Template:
             try:
                 print(json.dumps(requests), file=process.stdin, flush=True)
                 texts, reason, date_read = json.loads(process.stdout.readline())
+            # The process has ended or was killed, so that there is no whole line of JSON.
             except (OSError, ValueError):
                 process.kill()
                 process.wait()

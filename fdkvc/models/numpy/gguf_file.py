@@ -149,6 +149,7 @@ def _five_bits(blocks: NDArray[np.uint8]) -> Floats:
     In 0.2 of its time: it handles each bit as 32 bits. A block has a scale in half precision, the
     fifth bits of its 32 numbers, and the other four bits of the first and the last 16.
     """
+    # Copied, since only numbers that lie side by side can be seen as another type.
     scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
     fifth_bits = blocks[:, 2:6].copy().ravel()
     four_bits = blocks[:, 6:]
@@ -453,6 +454,7 @@ def as_folder(path: Path) -> Iterator[Path]:
         folder = Path(temporary) / path.stem
         folder.mkdir()
         names = [name for name in file.arrays if name != "rope_freqs.weight"]
+        # The library writes the memory of an array as it lies, whatever its strides.
         save_file({name: np.ascontiguousarray(file[name]) for name in names}, folder / WEIGHTS)
         settings = {
             "tokenizer_class": "PreTrainedTokenizerFast",

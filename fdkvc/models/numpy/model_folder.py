@@ -272,6 +272,7 @@ def check_tokenizer(tokenizer: Mapping[str, Any]) -> None:
         check_patterns(tuple(sorted(unknown_patterns)))
 
 
+# Trying patterns takes up to seconds, and a page may load the same tokenizer again.
 @lru_cache(maxsize=8)
 def check_patterns(patterns: tuple[str, ...]) -> None:
     """Raise a ValueError if one of these regular expressions takes too long for a short text."""

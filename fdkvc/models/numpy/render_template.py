@@ -97,6 +97,7 @@ def render_all(
         }
         try:
             text = render(template, names | of_messages, size)
+        # This ends the process, by which the caller knows that a limit is exceeded.
         except MemoryError:
             raise
         except Exception as error:  # a template is a program, and may raise anything

@@ -118,6 +118,7 @@ class RereadCache(ModelCache):
         if self._placeholder:
             replaced = standing_placeholders(stays, self._born, self._features["kinds"])
             places += [-1 - place for place in replaced]
+        # A placeholder stands where its result was.
         return sorted(places, key=lambda place: place if place >= 0 else -1 - place)
 
     def fork(self, count: int | None = None) -> Self:

@@ -112,6 +112,7 @@ class TokenVectors:
     def forget_queries(self, end: int) -> None:
         """Forget the queries of the tokens before an end, except for the last token's."""
         if "queries" in self._arrays:
+            # A copy, as a view would hold the array of all queries.
             last = self._arrays["queries"] = self.before("queries", end)[:, :, -1:].copy()
             self._first_query = end - last.shape[2]
 

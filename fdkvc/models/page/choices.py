@@ -297,6 +297,7 @@ def _stops(page: str, messages: int) -> tuple[tuple[int, int], ...]:
 
 
 def _written(stops: Iterable[tuple[int, int]]) -> str:
+    # The last length that was set of an answer counts.
     return ",".join(f"{answer}:{steps}" for answer, steps in sorted(dict(stops).items()))
 
 

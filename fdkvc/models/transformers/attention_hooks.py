@@ -179,6 +179,7 @@ def attach(model: Any, layers: tuple[int, ...]) -> Attention:
     # The library reads its version from the name, so the wrapper has the same.
     if name in FLASH:
         attention = transformers.AttentionInterface()[name]
+        # Once for all models, as it is found by the same name from then on.
         if getattr(attention, "func", None) is not _attend:
             transformers.AttentionInterface.register(name, partial(_attend, attention))
     elif name not in MASKS:

@@ -238,6 +238,7 @@ def _largest_cosines(states: Any, directions: Any) -> Any:
     # (·, d) have more than so many numbers.
     for part in states.split(max(1, head_tokens.PART_NUMBERS // max(directions.shape))):
         vectors = part.float()
+        # As `normalize` has it, a state of zeros has a cosine of 0.
         lengths = torch.linalg.vector_norm(vectors, dim=1).clamp(min=1e-12)
         largest.append((vectors @ directions.T).amax(dim=1) / lengths)
     return torch.cat(largest)

@@ -67,6 +67,7 @@ class OnDevice(NDArrayOperatorsMixin):
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
+        # Whatever `copy` says, as nobody can write to it.
         array = self.tensor.cpu().numpy()
         array.flags.writeable = False  # a number written to a copy would be lost in silence
         return np.asarray(array, dtype)
@@ -106,6 +107,7 @@ class OnDevice(NDArrayOperatorsMixin):
         if isinstance(value, np.generic):
             return value.item()
         if isinstance(value, np.ndarray):
+            # torch takes no array with negative strides, such as a reversed one.
             return on_device_of(self.tensor, np.ascontiguousarray(value))
         return value.tensor if isinstance(value, OnDevice) else value
 

@@ -102,6 +102,7 @@ def check_replay(
     give_way()
     model = shared_language_model(reader)
     read = read_card(card, model, transcripts_of(replayed.recordings), minutes, **execution)
+    # What is left is no reading, and the bar has come to its end.
     execution.pop("on_progress", None)
     return replayed.with_read(read, **execution)
 
