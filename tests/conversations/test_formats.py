@@ -210,6 +210,22 @@ def chatted(**message: Any) -> bytes:
     return encoded([{"role": "user", "content": "hello"}, {"role": "user", **message}])
 
 
+def of_slots(count: int) -> bytes:
+    return changed("turns.0.frames.0.slots", [span("a", 0, 9)] * (4 * count))
+
+
+def of_arguments(arguments: Any) -> bytes:
+    return chatted(tool_calls=[{"function": {"name": "f", "arguments": arguments}}])
+
+
+LARGE = (
+    (of_slots(30_000), "7_00001: its slots have 1,080,.* characters, but at most 1,000,000"),
+    (of_arguments({"a": "b" * 4_000_001}), "demands 4,000,001 characters, of values"),
+    (of_arguments({"k" * 1_000_000: [1] * 4097}), "it demands 4,097 values, but at most 4,096"),
+    (b"{}\n" * 1_000_001, "the file has 1,000,001 lines, but at most 1,000,000"),
+)
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -225,6 +241,11 @@ def chatted(**message: Any) -> bytes:
             encoded([{"role": "a", "content": "b", "topic": str(at)} for at in range(40)]),
             f"it has 40 topics, but at most {MAX_TOPICS}",
         ),
+        (
+            changed("turns.0.frames", [{"service": f"S{at}"} for at in range(40)]),
+            "7_00001: it has 4. services, but at most 32",
+        ),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in LARGE),
     ],
 )
 def test_a_file_beyond_a_limit_gets_one_sentence(content: bytes, sentence: str) -> None:
@@ -300,55 +321,6 @@ def test_sizes_are_checked_before_values_are_looked_for(monkeypatch: pytest.Monk
             read_transcripts(content)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (
-            changed("turns.0.frames.0.slots", [span("a", 0, 9)] * 120_000),
-            "7_00001: its slots have 1,080,.* characters, but at most 1,000,000",
-        ),
-        (
-            changed("turns.0.frames", [{"service": f"S{at}"} for at in range(40)]),
-            "7_00001: it has 4. services, but at most 32",
-        ),
-        (
-            chatted(tool_calls=[{"function": {"name": "f", "arguments": {"a": "b" * 4_000_001}}}]),
-            "demands 4,000,001 characters, of values",
-        ),
-        (
-            chatted(
-                tool_calls=[{"function": {"name": "f", "arguments": {"k" * 1_000_000: [1] * 4097}}}]
-            ),
-            "it demands 4,097 values, but at most 4,096",
-        ),
-        (b"{}\n" * 1_000_001, "the file has 1,000,001 lines, but at most 1,000,000"),
-    ],
-)
-def test_work_has_a_bound(content: bytes, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        read_transcripts(content)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "content",
-    [
-        lambda count: changed("turns.0.frames.0.slots", [span("a", 0, 9)] * (4 * count)),
-        lambda count: chatted(
-            tool_calls=[{"function": {"name": "f", "arguments": {"a": "b" * (1000 * count)}}}]
-        ),
-        lambda count: chatted(
-            tool_calls=[{"function": {"name": "f", "arguments": {"k" * count: [1] * count}}}]
-        ),
-        lambda count: b"\n" * (1000 * count) + chatted(content="a"),
-    ],
-    ids=["slots", "characters", "values", "lines"],
-)
-def test_up_to_it_work_is_linear(content: Callable[[int], bytes]) -> None:
-    assert growth(read_transcripts, content, 125) < LINEAR
-
-
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -383,12 +355,6 @@ def of_ticks(count: int) -> bytes:
     ids = [[at, *many] for at in (1, 2) for _ in range(20)] + [[1]] * count
     ticks = [{"agent_chunk": {"content": "so ", "utterance_ids": some}} for some in ids]
     return encoded({"simulations": [{"ticks": ticks}]})
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("content", [of_calls, of_ticks])
-def test_joined_calls_and_ticks_take_linear_time(content: Callable[[int], bytes]) -> None:
-    assert growth(read_transcripts, content, 500) < LINEAR
 
 
 def test_joined_calls_and_ticks_are_all_there() -> None:
@@ -485,11 +451,15 @@ def test_lists_anywhere_are_read() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "size"),
-    [(of_lists, 100), (of_places, 100), (of_details, 100), (of_long_names, 40), (of_runs, 40)],
+    [
+        *((of_lists, 100), (of_places, 100), (of_details, 100), (of_long_names, 40), (of_runs, 40)),
+        *((of_calls, 500), (of_ticks, 500), (of_slots, 125)),
+        (lambda count: of_arguments({"a": "b" * (1000 * count)}), 125),
+        (lambda count: of_arguments({"k" * count: [1] * count}), 125),
+        (lambda count: b"\n" * (1000 * count) + chatted(content="a"), 125),
+    ],
 )
-def test_the_search_for_messages_takes_linear_time(
-    content: Callable[[int], bytes], size: int
-) -> None:
+def test_reading_takes_linear_time(content: Callable[[int], bytes], size: int) -> None:
     assert growth(read_transcripts, content, size) < LINEAR
 
 

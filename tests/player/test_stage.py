@@ -57,16 +57,12 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
     run, past = run_of("fd-kvc:gamma=0.5"), run_of(key, schedule)
     head, columns = unpacked(payload(run, "", past, "previous run"))
     alone, own = unpacked(payload(run, "", None, ""))
+    past_alone, past_own = unpacked(payload(past, "", None, ""))
 
-    for column, expected in zip(
-        columns, [*own, *unpacked(payload(past, "", None, ""))[1][:3]], strict=True
-    ):
+    for column, expected in zip(columns, [*own, *past_own[:3]], strict=True):
         np.testing.assert_array_equal(column, expected)
     assert head["lanes"][0] == alone["lanes"][0]
-    assert (
-        head["lanes"][1]["cutoffs"]
-        == unpacked(payload(past, "", None, ""))[0]["lanes"][0]["cutoffs"]
-    )
+    assert head["lanes"][1]["cutoffs"] == past_alone["lanes"][0]["cutoffs"]
     assert head["scaled"] == (key == "fd-kvc")
     assert head["alike"] == (schedule == "AABBA")
     for turn, words in enumerate(head["headlines"]):
@@ -77,10 +73,7 @@ def test_the_run_before_comes_after_the_run_with_what_they_decided_differently(
 
 
 def test_the_browser_knows_what_leaves_together_in_each_turn() -> None:
-    world = World(tokens_per_turn=8)
-    dialog = DialogChoice(custom_scenario("AABBA"), 3, world)
-    runs = tuple(load_run(dialog, read_policy(name), 12, ()) for name in ("blocks(fifo)", "fifo"))
-
+    runs = tuple(map(run_of, ("blocks(fifo)", "fifo")))
     head, _ = unpacked(lanes_payload(runs, 2 * (LaneHead("", 12, "", ()),), None))
     size = runs[0].trace.policy.page_size
     assert [lane["pages"] for lane in head["lanes"]] == [[size] * 5, [1] * 5]
