@@ -13,7 +13,7 @@ import pytest
 
 from fdkvc.models.numpy.language_model import load_language_model
 from fdkvc.models.numpy.text_cache import TextCache, read
-from tests.language_models import weights, write_model
+from tests.language_models import change_config, weights, write_model
 from tests.refusals import refused
 
 
@@ -121,11 +121,7 @@ def test_newer_folders_say_the_base_of_positions_elsewhere(tmp_path: Path) -> No
 
 
 def changed(**changes: Any) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        known = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({**known, **changes}))
-
-    return change
+    return lambda folder: change_config(folder, **changes)
 
 
 def written(name: str, content: bytes) -> Callable[[Path], object]:
