@@ -250,6 +250,7 @@ def _compared(
             notes.append(f"“{label}” is not compared: {error}.")
             continue
         tokens = int(np.count_nonzero(stays))
+        # A way that keeps some messages whole may have no room for them.
         if tokens > result.size:
             notes.append(f"“{label}” is not compared: it keeps {tokens:,} of {result.size:,}.")
             continue
@@ -312,6 +313,7 @@ class _Comparison:
         for message, wording in words:
             if wording in wordings:
                 continue
+            # Rules have single spaces between their words, and messages any.
             spaced = r"\s+".join(map(re.escape, wording.split()))
             match = re.search(spaced, messages[message].turn.text)
             if match is None:

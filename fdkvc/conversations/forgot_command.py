@@ -46,6 +46,7 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
         )
     compacted = [session for session in sessions if session.compactions]
     if options.at is not None and not compacted:
+        # The first conversation is the agent's own; others are its subagents'.
         compacted = [sessions[0].imagined(options.at)]
     results: list[Forgot] = []
     with progress("Comparing ways to fit") as show:
@@ -60,6 +61,7 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
     for session in sessions:
         for note in session.notes:
             warn(f"{session.name}: {note}")
+    # What the file has besides is counted with its first conversation.
     if unread := ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread):
         warn(f"Not read: {unread}.")
     words = not options.without_words

@@ -318,6 +318,7 @@ class History:
         def is_result(place: Place) -> bool:
             return self.session.messages[place.message].turn.kind == "result"
 
+        # Each looked up once: many lines come back again and again.
         spans_of: dict[int, list[tuple[int, int]]] = {}
         standing: dict[tuple[int, int], tuple[tuple[Place, ...], bool]] = {}
         for context in range(1, len(self.session.contexts)):

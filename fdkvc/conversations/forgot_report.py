@@ -275,6 +275,7 @@ def instruction(result: Forgot) -> str:
         kept.append("my rules")
     recorded = result.recorded.holds
     gain = ""
+    # The list is the last of the ways, and is named first.
     for way in result.ways:
         if way.label == LISTED and any(way.holds):
             pairs = zip(way.holds, recorded, strict=True)

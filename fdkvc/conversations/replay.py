@@ -209,6 +209,8 @@ def run_job(
     for policy, budget in settings.cases:
         if cancelled.is_set():
             return None
+        # A dialog too long for one array is alone in its job; metrics of outputs need the whole
+        # run.
         turns = None if late or recordings[1:] else turns_at_once(policy, dialogs, budget)
         blocks = turns and partial(simulate_blocks, policy, dialogs, budget, turns)
         trace = simulate(

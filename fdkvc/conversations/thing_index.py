@@ -113,7 +113,7 @@ class ThingIndex:
         self._of_path = cache(self._path_places)
 
     def places(self, value: str, context_word: str = "") -> Sequence[Place]:
-        """Return the places of a thing in order, those in a line with a word `beside` it."""
+        """Return the places of a thing in order; with a `context_word`, those in a line with it."""
         if is_path(value):
             return self._of_path(_spelling(value))
         places = self._places.get(value, [])

@@ -232,6 +232,7 @@ def _reporting(
     """
     total = sum(sizes)
     began = perf_counter()
+    # Several threads may read.
     lock = Lock()
     work_done = sum(finished_sizes)
     dialogs = len(finished_sizes)
@@ -387,6 +388,7 @@ class AnswerReader:
         # 3. What the last tokens that were read predict.
         self._next: Floats | None = None  # logits of the next token (R, 1, V)
         self._row = np.arange(len(caches))  # the row of each cache in them (C,)
+        # Caches that go on with a text have read its beginning.
         if model.tokens.first and not self.caches[0].count:
             self._next = read(self.caches, model.tokens.first, last=1)
 
@@ -503,6 +505,7 @@ class AnswerReader:
         closes = '"' if tokens.calls_as_json else SEPARATOR.strip()
         for argument, span in zip(call.arguments, passage.passage.spans, strict=True):
             value = np.array(passage.tokens_of(*span), np.intp) - passage.start
+            # An empty value has no token that could be right or wrong.
             if not value.size:
                 continue
             # Another token than the true one may end the value as well: a quote with a comma.

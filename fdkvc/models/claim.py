@@ -47,6 +47,7 @@ def claim(options: Namespace) -> None:
     """Compare the policy of a file with the leading ways."""
     check_count("count", options.count)
     file = Path(options.file)
+    # Registered, as runs look policies up by their names.
     policy = policy_named(register(policy_in(file)).key)
     # Also with the first tokens kept, as the leading ways have it: pretrained models need them.
     claimed_ways = (policy, wrapped("sinks", policy))

@@ -220,6 +220,7 @@ def read_card(
     by_words = {way.policy: way.size or 0 for way in candidates}
     run = _sized(by_words, ratio)
     limit = round(MINUTE_TOKENS * minutes)
+    # The first way is the recommended one, see `ways_to_read`.
     evicting = run.sizes[0]
     work = _work_of_dialogs(run, model)
     sample = _affordable(work, transcripts, sizes, evicting, limit)
@@ -369,6 +370,7 @@ class Sizing:
         """
         sizes = dict[str, int | None]()
         target = self.card.target
+        # The first round is at the sizes by words alone.
         if self.rounds < 2:
             return sizes
         for policy, shares in self.shares.items():

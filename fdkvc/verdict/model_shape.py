@@ -140,6 +140,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         if not heads or not width:
             raise ValueError(_unknown("heads and head width"))
         numbers = 2 * (_number(fields, *_KV_HEADS) or heads) * width
+    # `torch_dtype` is the name in older files.
     dtype = fields.get("dtype") or fields.get("torch_dtype") or "bfloat16"
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(

@@ -163,6 +163,7 @@ class ReplayRun(Run):
             raise ValueError(
                 "this run replayed vectors of a model, as versions before 2.1 did"
             )
+        # Only the source says whether calls were text.
         calls = CALLS_NOTE in source
         sources = replace(sources.named_in_run(name), seed=run_fields["seed"], calls=calls)
         recordings, digest = sources.read_recordings()
@@ -347,6 +348,7 @@ def replay_grid(
     table = mean_table(rows)
     paired = paired_differences(rows, baseline)
     order = dict.fromkeys(rows.metric)
+    # With no row at first, as there may be none at all.
     table = pd.concat([table[:0], *(table[table.metric == name] for name in order)])
     headings = [*map(_heading, table.metric, table.n.astype(int))]
     names = ["policy"] if metric else ["metric", "policy"]

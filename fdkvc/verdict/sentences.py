@@ -534,6 +534,7 @@ def settings(card: Card) -> dict[str, str]:
 
 def card_record(card: Card) -> dict[str, Any]:
     """Return the card in values that JSON can hold: its fields, and what is said of them."""
+    # Without these: `asdict` would copy all that they have, a table among it.
     fields = asdict(replace(card, read=None, today=None))
     del fields["read"]
     if (loss := card.today) is not None:

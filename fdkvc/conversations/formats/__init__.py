@@ -259,6 +259,7 @@ def _conversations(
         return general.read_any(values, calls)
     try:
         transcripts = [*read_each(_read, dialogs, "dialog", 0, calls, file_unread)]
+        # By the exact type: dialogs that are only too large were read as their format.
         if transcripts and all(type(dialog) is SkippedError for dialog in transcripts):
             raise ValueError(str(transcripts[0]))
     except ValueError as error:

@@ -194,6 +194,7 @@ def _is_list(text: str) -> bool:
 def lines_of(text: str, unread: Unread) -> Messages:
     """Yield the object of each line; count the lines without one, and name the first of them."""
     check_most("the file has", text.count("\n") + 1, "lines", MAX_DIALOG_FILE_LINES)
+    # As a whole: its depth must be bounded before the items are found.
     if _is_list(text):
         check_structure(text.encode())
     named = 0
@@ -476,6 +477,7 @@ class Thread:
                         earlier, order = origin
                         call = call_rows[earlier][order]
                         turn = replace(turn, tool=call.method)
+                        # The first result counts; a file may have another one under the same id.
                         if call.result < 0:
                             call_rows[earlier][order] = call._replace(result=number)
                 call_rows.append([*starmap(MadeCall, called)])

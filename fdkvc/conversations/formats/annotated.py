@@ -251,6 +251,7 @@ def _frame(value: JsonObject, place: str, text: str, unread: Unread) -> Frame:
         name = clean_name(require(slot, "slot", str, location))
         if slot.get("copy_from") is not None:
             copies[name] = clean_name(require(slot, "copy_from", str, location))
+        # A slot that copies another one has no span.
         if slot.keys() & {"start", "exclusive_end"}:
             start = require(slot, "start", int, location)
             end = require(slot, "exclusive_end", int, location)

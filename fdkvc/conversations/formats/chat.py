@@ -271,6 +271,7 @@ def with_demands(
         turns.append(turn)
     texts = [turn.text for turn in turns]
     call_note = [("call, which is text on request", len(found_calls))] if found_calls else []
+    # Before mentions are looked for, which takes long.
     check_texts(name, texts, [*unread.items(), *call_note])
     finder = MentionFinder(texts, name)
     demands = []
@@ -293,6 +294,7 @@ def with_demands(
                     )
                 )
             arguments.append(Argument(slot, value, mentions[-1] if mentions else None))
+        # Files write the arguments of a call in any order.
         arguments.sort(key=lambda argument: argument.slot)
         calls.append(Call(place, method, tuple(arguments)))
     return Transcript(

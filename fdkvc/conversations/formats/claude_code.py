@@ -154,6 +154,7 @@ class _Reader(Reader):
                 sizes = _count(info, "originalTokenCount"), _count(info, "newTokenCount")
                 agent.compact(place, *replaced, sizes)
             case {"type": "user" | "assistant" | "tool_result", "message": dict(message)}:
+                # A stream of events has no other mark of a summary.
                 is_next = agent.pending is not None and line.get("isSynthetic") is True
                 if is_next or line.get("isCompactSummary") is True:
                     self._compact(agent, message, place)
@@ -193,6 +194,7 @@ class _Reader(Reader):
         results = (
             part.get("type") == "tool_result" for part in objects_of(message.get("content"))
         )
+        # Results of calls at once have one parent, and nobody went back to it.
         if not is_answer and not any(results):
             self._go_back(_field(line, "parentUuid", str), agent)
         numbers = []

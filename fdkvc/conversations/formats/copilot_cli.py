@@ -44,6 +44,7 @@ class _Reader(Reader):
             key, Thread(f"subagent {clean_name(key)}", self.unread)
         )
         match {**data, "type": line.get("type")}:
+            # With a source, the agent put it there and not the user.
             case {"type": "user.message", "content": str(text), "source": str(source)} if (
                 source
             ):

@@ -122,6 +122,7 @@ def as_message(sent: JsonObject, place: str, unread: Unread) -> Fields:
     message["role"] = clean_name(require(message, "role", str, place))
     for name in METADATA:
         unread.fields(optional(message, name, dict, place), _LABELS)
+    # LangChain keeps calls apart that its own parser refused.
     refused = optional(message, "invalid_tool_calls", list, place)
     if refused:
         called = optional(message, "tool_calls", list, place)
@@ -151,6 +152,7 @@ def as_message(sent: JsonObject, place: str, unread: Unread) -> Fields:
             is_structure = isinstance(words, list | dict)
             words = words if is_structure else optional(message, name, str, place)
             message = restated(message, name, content=words)
+    # Some programs write the words of a message in two fields.
     repeated = [name for name in WORDS if message.get(name) == message.get("content")]
     return restated(message, *repeated)
 

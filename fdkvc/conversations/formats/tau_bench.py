@@ -102,6 +102,8 @@ def _from_ticks(value: JsonObject, place: str) -> Messages:
                     yield from _joined(joined, location)
                     joined = {"role": role, "parts": [text], "ids": ids}
                 else:
+                    # Within an utterance a word may be cut; another utterance begins with a new
+                    # one.
                     new = bool(ids and joined["ids"] and ids.isdisjoint(joined["ids"]))
                     joined["parts"].append(f" {text}" if new else text)
                     joined["ids"] = ids

@@ -79,6 +79,7 @@ def chosen_file(
         file, problem = _read_upload(page, placed, last)
     with container:
         problems(problem)
+    # From now on the uploader does not stand in `first`, where this run has drawn it.
     if first is not None and last is None and file is not None:
         st.rerun()
     linked = held(page, DIGEST)
@@ -129,6 +130,7 @@ def _read_upload(
         session_jobs().release()
     if (new and last) or not (sources or last):  # not while a person waits for the first file
         gc.collect()  # closed browser sessions are reference cycles that hold their files
+    # Also one that was read before, if its file had to make room meanwhile.
     if new or (sources and last is None and not problem):
         name, content = sources[new[-1]] if new else next(iter(sources.values()))
         problem = ""

@@ -92,6 +92,7 @@ def _write(
         help="Stop the answers here. They can go on later, and so can the chat.",
     )
     redraw_time = monotonic()
+    # Closed also where a click ends this run: then what is written so far is stored.
     with closing(write(answered)) as steps:
         for answered in steps:
             if monotonic() - redraw_time > DRAWN:

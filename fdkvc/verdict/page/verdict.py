@@ -369,6 +369,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
     shares = share_table(values[values.policy.isin(names)])
     marks = list[tuple[str, str, float, float]]()
     if loss is not None and loss.count.values:
+        # A limit beyond the longest conversation would only stretch the axis.
         size = min(loss.today.tokens, loss.longest)
         marks.append(("today", loss.today.policy, size, loss.count.kept))
     if (setting := card.advice.setting) is not None:
