@@ -49,6 +49,7 @@ def budgets_chart(
     base = alt.Chart(alt.NamedData("budgets")).encode(x=_budget_axis(budgets))
     means = [table["mean"], marks["mean"], readings["mean"], readings.ci_low]
     lowest, _ = ends_of(pd.concat(means), 1.0)
+    # Of high shares the upper half shows the differences.
     domain = (0.5 if lowest >= 0.5 else 0, 1)
     y = axis_between(alt.Y, "mean", domain, tickCount=5, format=".0%")
     kind = "policy:N"

@@ -165,12 +165,12 @@ def min_max(x: Floats, present: Bools | None = None) -> Floats:
     if present is None:
         low = x.min(axis=-1, keepdims=True)
         high = x.max(axis=-1, keepdims=True)
-        return np.asarray((x - low) / (high - low + np.float32(EPSILON)))
+        return np.asarray((x - low) / (high - low + EPSILON))
     low = np.where(present, x, np.inf).min(axis=-1, keepdims=True)
     high = np.where(present, x, -np.inf).max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # inf − inf in a row without entries
-        scaled = (x - low) / (high - low + np.float32(EPSILON))
-    return np.where(present, scaled, np.float32(0))
+        scaled = (x - low) / (high - low + EPSILON)
+    return np.where(present, scaled, 0)
 
 
 def lengths_of(x: Floats) -> Floats:
@@ -247,6 +247,7 @@ def word_id(word: str) -> int:
     >>> word_id("Rome") == word_id("rome") != word_id("Paris")
     True
     """
+    # Not Python's own hash, which differs in each process. 0 stands for no word.
     digest = hashlib.sha256(word.casefold().encode("utf-8", "replace")).digest()
     return 1 + int.from_bytes(digest[:4], "little")
 
@@ -517,6 +518,7 @@ class Observation:
 
     def context(self, weights: Floats, token: Ints) -> Floats:
         """Context output Σ ŵ·v over these tokens (B, h), the result of Algorithm 1."""
+        # An empty slot has the weight 0, so it does not matter which value it reads.
         values = self._vectors(self.tokens.values, token)
         return (weights[:, None, :] @ values)[:, 0]
 
@@ -558,6 +560,7 @@ class Observation:
 
         Attention is causal: a query sees its own token and all before it.
         """
+        # Tokens are numbered in the order in which they are read.
         query_token = self._queried[:, :, None]
         return (token[:, None, :] <= query_token) & (token[:, None, :] >= 0)
 

@@ -42,6 +42,7 @@ class Ties:
 
     def tolerance(self, cutoff: Floats) -> Floats:
         """Return how far from its row's cutoff (B, 1) a score still ties with it."""
+        # A share of an infinite cutoff would be infinite, and the two subtracted not a number.
         share = np.float32(self.relative) * np.minimum(np.abs(cutoff), _BEYOND)
         return share + np.float32(self.absolute)
 
@@ -299,6 +300,7 @@ def select(
 def _nth_largest(priority: Floats, count: int | Ints) -> Floats:
     """Return the priority of the `count`-th highest entry of each row (B, 1)."""
     if isinstance(count, int):
+        # Copied: a view would keep all priorities in memory for as long as the cutoff is recorded.
         return np.partition(priority, -count, axis=1)[:, -count, None].copy()
     # A full sort, since the place differs by row.
     slots = priority.shape[1]
@@ -354,6 +356,7 @@ class Pages:
         size = np.maximum(self.sum(cache, cache.present), 1).astype(np.float32)
         means = {}
         for name, column in columns.items():
+            # `sum` is faster, but would make scores of single precision double.
             double = column.dtype == np.float64
             total = self.sum(cache, column) if double else self.over(cache, np.add, column, 0)
             means[name] = np.where(cache.present, total / size, 0)
@@ -370,6 +373,7 @@ class Pages:
         stored: tuple[Cache, Ints] | None = vars(self).get("_stored")
         if stored is None or stored[0] is not cache:
             number = np.cumsum(self.first(cache), axis=1) - 1
+            # Empty slots before the first page would have the number −1.
             stored = cache, np.maximum(number, 0)
             vars(self)["_stored"] = stored
         return stored[1]
@@ -411,6 +415,7 @@ def _select_pages(
         chosen, cutoff = select(score, leaders, protected_pages & first, frames, ties)
         stays = pages.of_whole(chosen, cache)
     else:
+        # Messages differ in size: a column for each stands for all of its entries.
         number = pages.number(cache)
         leader = first.nonzero()
         place = leader[0], number[leader]

@@ -167,6 +167,7 @@ class DialogBatch:
         lengths = np.diff(self.bounds)
         n = int(lengths[0, 0]) if lengths.size else 0
         # Equal turns without padding, as in synthetic dialogs: one product for all.
+        # Before the first turn of a stream stand the tokens that are cached already.
         if n and (lengths == n).all() and not self.bounds[:, 0].any():
             return _mean_of_tokens(x.reshape(self.rows, self.turns, n, x.shape[-1]))
         means = np.zeros((self.rows, self.turns, x.shape[-1]), x.dtype)
@@ -190,6 +191,7 @@ class DialogBatch:
         matrix = self.projection("query").swapaxes(-1, -2)
         real = self._real()
         if real is not None:
+            # The matrix has no padding: all of its columns are real.
             real = [(turns, matrix.shape[1]) for turns, _ in real]
         return row_products(self.mean_embeddings, matrix, real)
 
@@ -285,7 +287,7 @@ class DialogBatch:
         visible &= np.arange(self.keys.shape[1]) < self.bounds[:, -1, None, None]
         visible &= (np.diff(self.bounds) > 0)[:, :, None]
         logits = self._turn_products("logits", slice(0, self.turns))
-        masked = np.where(visible, logits[:, :, :-1], np.float32(-np.inf))
+        masked = np.where(visible, logits[:, :, :-1], -np.inf)
         return softmax(masked)
 
     @cached_property
@@ -340,6 +342,7 @@ class DialogBatch:
         >>> generate(SCENARIOS["shift"]).topics_of(0, np.array([0, 319])).tolist()
         ['A', 'B']
         """
+        # There are many tokens, but few patterns of topics to be named.
         patterns, index = np.unique(self.topic_bits[row, token], return_inverse=True)
         labels = []
         for bits in patterns.tolist():

@@ -63,6 +63,7 @@ def parse_json(text: str, first_line: int = 1) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
+        # Some messages end in “at”, before the place that is named here already.
         reason = uncapitalized(error.msg).removesuffix(" at").removesuffix(" starting")
         message = f"line {line} is not JSON at column {error.colno}: {reason}"
     except RecursionError:

@@ -204,6 +204,7 @@ def split_list(text: str) -> list[str]:
     start = 0
     depth = 0
     for index, letter in enumerate(text):
+        # Below 0 after a stray parenthesis, which whoever reads the part refuses.
         if letter == "," and depth <= 0:
             parts.append(text[start:index])
             start = index + 1

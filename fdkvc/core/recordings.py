@@ -216,6 +216,7 @@ def stack_recordings(recordings: Sequence[Recording]) -> DialogBatch:
     Topics are named by their index in each dialog. Raises a ValueError if the recordings differ in
     dimensions or in their number of heads, or only some have surprisal.
     """
+    # A batch has one list of topics, but each dialog has topics of its own.
     batches = [recording.dialogs for recording in recordings]
     count = max(len(batch.topic_names) for batch in batches)
     names = tuple(f"topic {number}" for number in range(count))

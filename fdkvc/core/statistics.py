@@ -363,6 +363,7 @@ def percentile_interval(values: npt.ArrayLike, share: float) -> tuple[float, flo
     error = math.sqrt(share * (1 - share) / values.size)
     reach = float(ndtri((1 + CONFIDENCE) / 2)) * error
     shares = np.clip([share - reach, share + reach], 0, 1)
+    # Values that occur, outwards: between two of them nothing is known.
     low = np.quantile(values, shares[0], method="lower")
     high = np.quantile(values, shares[1], method="higher")
     return float(low), float(high)

@@ -468,6 +468,7 @@ def clean(text: str) -> str:
 
 def clean_name(text: str) -> str:
     """Return a name on one line, cut to `MAX_NAME_CHARACTERS`."""
+    # Cut first, as a name may be a whole file; twice as long, as spaces between words may go.
     return clean(" ".join(text[: 2 * MAX_NAME_CHARACTERS].split()))[:MAX_NAME_CHARACTERS]
 
 

@@ -89,6 +89,7 @@ class Evidence:
         cached = np.zeros((rows, turns, int(place[-1]) + 1), np.bool_)
         peak = np.zeros(rows, np.intp)
         for part in self.parts():
+            # A row of a batch has as many turns as the longest dialog.
             tokens = part.kept_tokens[:, : turns - part.first_turn]
             places = place[tokens]  # −1, an empty slot, is in the last column
             last_turn = part.first_turn + tokens.shape[1]

@@ -41,7 +41,7 @@ def _kept_bits(trace: Trace, dialogs: DialogBatch) -> Bits:
 
 def _in_turns(series: Floats, trace: Trace, dialogs: DialogBatch) -> Floats:
     """Replace the turns beyond each row's end by NaN."""
-    return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.float32(np.nan))
+    return np.where(dialogs.in_turns[:, trace.first_turn :], series, np.nan)
 
 
 def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -50,7 +50,7 @@ def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
     of_topic = (_kept_bits(trace, dialogs) & topic_bit(current)[:, :, None]) != 0
     cached = np.maximum((trace.kept_tokens >= 0).sum(axis=2), 1)
     share = (of_topic.sum(axis=2) / cached).astype(np.float32)
-    return _in_turns(np.where(current >= 0, share, np.float32(np.nan)), trace, dialogs)
+    return _in_turns(np.where(current >= 0, share, np.nan), trace, dialogs)
 
 
 def diversity(trace: Trace, dialogs: DialogBatch) -> Floats:
@@ -80,7 +80,7 @@ def alignment(trace: Trace, dialogs: DialogBatch, projection: str = "value") -> 
     # `maximum`: turns without a topic read the first one, and become NaN below.
     target = np.take_along_axis(projected, np.maximum(current, 0)[:, :, None], axis=1)
     series = cosine(trace.output, target)
-    return _in_turns(np.where(current >= 0, series, np.float32(np.nan)), trace, dialogs)
+    return _in_turns(np.where(current >= 0, series, np.nan), trace, dialogs)
 
 
 def _topic_values(dialogs: DialogBatch) -> Floats:
@@ -101,7 +101,8 @@ def attention_loss(trace: Trace, dialogs: DialogBatch) -> Floats:
     attention = np.take_along_axis(full, np.maximum(trace.kept_tokens, 0), axis=2)
     missed = 1 - np.where(trace.kept_tokens >= 0, attention, 0).sum(axis=2)
     has_tokens = (np.diff(dialogs.bounds) > 0)[:, trace.first_turn :]
-    series = np.where(has_tokens, np.clip(missed, 0, 1), np.float32(np.nan))
+    # Rounding may leave the sum of all attention just above 1.
+    series = np.where(has_tokens, np.clip(missed, 0, 1), np.nan)
     return _in_turns(series, trace, dialogs)
 
 
@@ -134,6 +135,7 @@ def return_recall(trace: Trace, dialogs: DialogBatch) -> Floats:
         topic = dialogs.current[:, turn]
         had_topic = dialogs.current[:, :turn] == topic[:, None]
         returns = (topic >= 0) & dialogs.in_turns[:, turn]
+        # A slice, since turn 0 has no turn before it.
         returns &= had_topic.any(axis=1) & ~had_topic[:, -1:].any(axis=1)
         # 2. Its tokens of earlier turns (B, N), and how many of them are cached.
         earlier = (dialogs.topic_bits & topic_bit(topic)[:, None]) != 0
@@ -563,7 +565,7 @@ def adaptation(series: Floats, dialogs: DialogBatch) -> Adaptation:
     end = np.where(is_past.any(axis=1), is_past.argmax(axis=1), dialogs.turns)
     end = end[:, None]
     # 3. The turns from the change to the first with enough retention, or to the end.
-    adapted = (turn >= change) & (turn < end) & (series >= np.float32(ADAPTED))
+    adapted = (turn >= change) & (turn < end) & (series >= ADAPTED)
     never = ~adapted.any(axis=1)
     stop = np.where(never, end[:, 0], adapted.argmax(axis=1) + 1)
     count = stop - change[:, 0]

@@ -152,6 +152,7 @@ class OnlineCache:
         self._state = computed_state(replace(state.cache, token=renumbered), state.attended)
         ids = self._columns["positions"]
         attention = state.attended.modulated_weights[0, filled]
+        # Copied, so that a caller who changes it does not change the state.
         return OnlineTurn(state.attended.output[0].copy(), ids[filled], attention)
 
     def _checked(

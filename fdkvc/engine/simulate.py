@@ -221,7 +221,8 @@ def simulate(
     end = dialogs.turns if stop is None else min(stop, dialogs.turns)
     slots = state.cache.token.shape[1]
     if not (start or entries) and outputs_from >= end:
-        # Only what stays is wanted: no attention, and not more slots than are filled so far.
+        # Only what stays is wanted: no attention, and not more slots than are filled so far. The
+        # missing ones are whole lanes, as below.
         narrow = state.cache.keep(state.cache.present, (slots - 1) % LANES + 1)
         state = State(narrow, None)
     seconds = np.zeros(end - first)
@@ -237,6 +238,7 @@ def simulate(
         state = _widened(state, slots - free // LANES * LANES)
         result = take_turn(policy, state, turn, budget, pinned, state.cache.token.shape[1])
         state = result.end_state
+        # Aligned right, since missing slots are in front.
         kept_tokens[:, index, slots - state.cache.token.shape[1] :] = state.cache.token
         # No decision needs attention, so it is computed only where it is recorded.
         output = state.attended.output if entries or number >= outputs_from else no_output

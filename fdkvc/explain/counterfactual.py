@@ -225,6 +225,7 @@ class _Runs:
         self.policy = policy
         self.budget = budget
         self.settings = policy.settings
+        # Not as decorators of the methods, which would keep each dialog in memory.
         self.kept_tokens = cache(self._kept_tokens)
         self.reads = cache(self._reads)
 

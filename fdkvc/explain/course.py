@@ -117,6 +117,7 @@ def common_factor(values: Floats, products: Floats) -> float | None:
     middle = float(np.median(share))
     if np.abs(share - middle).max() > SAME_FACTOR * max(abs(middle), SAME_FACTOR):
         return None
+    # In single precision 0.88 is 0.87999999….
     return round(middle, 6)
 
 

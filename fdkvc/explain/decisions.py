@@ -63,6 +63,7 @@ class TurnView(EntryTrace):
     @cached_property
     def new(self) -> Bools:
         """Whether each entry arrived in this turn (n,)."""
+        # The turn's own tokens come after all slots of the cache; see `EntryTrace`.
         return np.asarray(self.slot >= self.trace.kept_tokens.shape[2])
 
     @cached_property

@@ -191,7 +191,8 @@ def _describe_change(view: TurnView, step: Step) -> str:
     if changed.any():
         old = read_values[changed]
         now = written_values[changed]
-        # One factor for all entries, such as a decay, or a gain of each entry's own.
+        # One factor for all entries, such as a decay, or a gain of each entry's own: no factor
+        # raises a 0.
         share = common_factor(old, now)
         if share is None or np.isnan(share) or now[old == 0].any():
             gain = written_values.astype(float) - read_values

@@ -45,7 +45,7 @@ class Range:
         return self.low <= other_range.high and other_range.low <= self.high
 
     def contains(self, other_range: "Range") -> bool:
-        """Whether all of `other` lies in this range."""
+        """Whether all of `other_range` lies in this range."""
         return self.low <= other_range.low and other_range.high <= self.high
 
 

@@ -107,6 +107,7 @@ def run_study(
         return run_benchmark(parts[title], chunk=CHUNK if is_whole else None, **execution)
 
     # 3. Run the parts; a cancelled study keeps what it has.
+    # As it was asked for: what a whole study measures beyond it is for its tables alone.
     results = replace(run(_MAIN), benchmark=benchmark)
     swept = {}
     for title, (key, _) in sweeps.items():

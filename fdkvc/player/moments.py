@@ -57,6 +57,7 @@ def rescued(run: StageRun) -> tuple[int, int | None]:
         ranks = ranks_of(run, turn)
         if turn and topic != current[turn - 1] and topic in current[:turn]:
             for token, rank in ranks.items():
+                # A new entry has risen by less than 0, so it is never the best.
                 rise = previous_ranks.get(token, 0) - rank
                 if current[born[token]] == topic and rise > best[0]:
                     best = (rise, turn, token)

@@ -326,4 +326,5 @@ def baseline_of(policies: Sequence[Policy], chosen: str | None = None) -> str:
     return chosen
 
 
+# Last, since these packages import what is above.
 register_installed("fdkvc.policies", register)

@@ -29,6 +29,7 @@ class AdaHeads(Wrapper):
     )
     source = "Feng et al. 2024, Ada-KV"
 
+    # 0.2 is the default of *kvpress*.
     safe: float = parameter(
         0.2,
         "Safe share",

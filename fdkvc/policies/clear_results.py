@@ -160,6 +160,7 @@ class ClearResults(Policy):
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         prompt = turn.spoken_by(cache.token, "prompt")
         stays = always_stays(cache, self.pages(cache, turn), prompt, budget)
+        # With `keep` at 0, the newest message may be a cleared result, whose end would stay.
         return stays & ~self.cleared(cache, turn)
 
     def room(self, budget: int, turn: Observation) -> int:

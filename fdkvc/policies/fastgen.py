@@ -141,5 +141,5 @@ class FastGen(Policy):
         return {
             "in the structure": cache["chosen"],
             # At most 0.5, so that no frequency outweighs membership.
-            "frequency": np.float32(0.5) * divide_by_max(cache["cumulative"]),
+            "frequency": 0.5 * divide_by_max(cache["cumulative"]),
         }

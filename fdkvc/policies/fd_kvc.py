@@ -176,6 +176,7 @@ class FDKVC(Policy):
         c = cache["cumulative"] + a  # Eq. 1
         decayed = self.gamma * cache["recency"]  # Eq. 2
         s = turn.similarity(cache.token)
+        # An empty slot has the similarity 0, which must not become the minimum.
         r = min_max(s, None if cache.full else cache.present)  # Eq. 4
         rho = decayed + alpha[:, None] * r  # Eq. 3
         updated = cache.with_channels(cumulative=c, recency=rho)
@@ -207,6 +208,7 @@ class FDKVC(Policy):
 
     def init_channels(self, turn: Observation) -> Columns:
         """Start a new entry with c = 1 and ρ = max(cos(e, ē), 0) (Algorithm 1, step 5)."""
+        # Below 0, ρ could make the base of Eq. 9 negative, and its power not a number.
         c = np.ones_like(turn.new, np.float32)
         return {"cumulative": c, "recency": np.maximum(turn.similarity(turn.new), 0)}
 

@@ -132,7 +132,7 @@ class Learned(WindowedPolicy):
         terms = {}
         for group, names in GROUPS.items():
             summed = total({name: weighted[name] for name in names})
-            terms[group] = np.where(cache.present, summed, np.float32(0))
+            terms[group] = np.where(cache.present, summed, 0)
         return terms
 
 

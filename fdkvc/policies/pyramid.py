@@ -63,6 +63,6 @@ class Pyramid(Wrapper):
         # The running sums are rounded, so that the total is that of equal budgets.
         layer_ends = np.rint(np.cumsum(share) * budget).astype(np.intp)
         of_layer = np.diff(layer_ends, prepend=0)
-        # Rows run through the heads of a layer, then through the layers.
+        # Rows run through the heads of a layer, then through the layers, then through the dialogs.
         row = turn.tokens.first_layer + np.arange(len(turn.new)) // turn.tokens.heads
         return of_layer[row % layers][:, None]

@@ -48,7 +48,7 @@ class Shift(Fifo):
 
     def budgets(self, budget: int, turn: Observation) -> int | Ints:
         position = np.where(turn.new >= 0, turn.position(turn.new), -1)
-        # Of the newest token.
+        # Of the newest token; without one, −1, so that nothing is dropped.
         excess = position.max(axis=1, keepdims=True, initial=-1) - budget
         dropped = max((budget - self.keep) // 2, 1)
         # The first token over the budget leaves B − D + 1 entries; D − 1 later, all B are taken.

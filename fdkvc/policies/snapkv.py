@@ -89,7 +89,7 @@ class SnapKV(Policy):
         # 3. Back to the slots.
         result = np.zeros_like(share)
         np.put_along_axis(result, order, pooled / np.float32(2 * half + 1), axis=1)
-        return np.where(outside, result, np.float32(0))
+        return np.where(outside, result, 0)
 
     def protects(self, cache: Cache, turn: Observation, budget: int) -> Bools:
         return newest(cache, np.minimum(self.voters(turn), budget))

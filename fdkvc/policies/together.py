@@ -81,6 +81,7 @@ class Together(Wrapper):
 
     def _in_all(self, marked: Bools) -> Bools:
         """Mark the entries that all heads mark."""
+        # Exact: the sum of ones is their number, whose quotient by itself is 1.
         return np.asarray(self._mean(marked.astype(np.float32)) == 1)
 
     def _mean(self, x: Floats) -> Floats:

@@ -87,6 +87,7 @@ class Turns(Wrapper):
 
     def terms(self, cache: Cache, turn: Observation) -> Columns:
         """Return the position, minus the number of positions so far for a token not picked."""
+        # In double precision, as in `Fifo`.
         position = turn.position(cache.token).astype(np.float64)
         so_far = position.max(axis=1, keepdims=True) + 1
         # Picked tokens have positions from 0, all others the same shifted below 0.

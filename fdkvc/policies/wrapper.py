@@ -45,6 +45,8 @@ class Wrapper(Policy):
         has a hyperparameter of the same name; with the wrapper's own `refusal`, if any.
         """
         super().__post_init__()
+        # Links, options and `variant` find a setting by its name alone, so each name occurs once:
+        # here, and for those of the wrapped policy below.
         if any(type(policy) is type(self) for policy in inside(self.policy)):
             raise ValueError(
                 f"{self.key} occurs more than once, but each wrapper is allowed once"

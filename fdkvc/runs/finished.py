@@ -17,10 +17,10 @@ MARK = b"fdkvc "
 
 
 class Finished:
-    """The lock on `out` while a run lasts, and the results of its finished jobs by number.
+    """The lock on a run's output while it lasts, and the results of its finished jobs by number.
 
-    Results are JSON values. Their file is called `out` with ``.unfinished`` appended; it is beside
-    `out`, or inside it where nothing can be written beside it. It is locked until the run ends,
+    Results are JSON values. Their file is named as the output with ``.unfinished`` appended; it is
+    beside it, or inside it where nothing can be written beside it. It is locked until the run ends,
     however that happens, and removed once the run succeeds or has finished no job; a run that never
     calls `take_over` leaves the results of an earlier one. Raises a ValueError if another run holds
     the lock, if the file is not from a run, or if it cannot be written. Warns where it cannot be

@@ -40,6 +40,7 @@ def offer_file(
         mimetypes.guess_type(name)[0],
         key=key,
         icon=f":material/{icon}:",
+        # A download does not run the page again.
         on_click="ignore",
         **looks,
     )

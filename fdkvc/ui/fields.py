@@ -125,7 +125,7 @@ def keep_to(
 ) -> list[str]:
     """Replace a value that is not available here; return a sentence if a link requested it.
 
-    The field has the range available here; `where` ends the sentence.
+    The field has the range available here; `place` ends the sentence.
     """
     try:
         field.check(held(page, field))

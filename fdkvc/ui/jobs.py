@@ -166,7 +166,7 @@ class Held:
 class Jobs:
     """All jobs of this process: `running` at once, others wait.
 
-    Results take at most `most` bytes together: the oldest are dropped first, the latest stays with
+    Results take at most `max_bytes` together: the oldest are dropped first, the latest stays with
     those that its session holds.
     """
 

@@ -41,7 +41,7 @@ DRAWN = Available()
 def choose_policies(
     page: str, field: Field = CHOSEN, max_policies: int = MAX_BENCHMARK_POLICIES
 ) -> tuple[Policy, ...]:
-    """Show the controls; return at most `most` policies in the order on screen."""
+    """Show the controls; return at most `max_policies` in the order on screen."""
     if field.follows:  # before the widget is drawn
         _follow_one(page, field, max_policies)
     policies = _policies(page, field)
@@ -77,6 +77,7 @@ def _follow_one(page: str, field: Field, max_policies: int) -> None:
     name = fields.shared(page).get(POLICY.name)
     if name and name not in names and len(names) < max_policies:
         hold(page, field, [*names, name])
+    # Once: a reader who removes it does not get it again.
     fields.share(POLICY.name, "")
 
 

@@ -288,7 +288,7 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
             return replace(
                 ratio, value=ratio.value - 1, low=ratio.low - 1, high=ratio.high - 1
             )
-        case "share":  # of dialogs in which `one` is higher
+        case "share":  # of dialogs in which the first is higher
             is_above = differences(first_values, second_values) > 0
             low, high = share_interval(int(is_above.sum()), is_above.size)
             return Measurement(float(is_above.mean()), low, high, is_above.size)
@@ -302,12 +302,12 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
 
 
 def _ratio(first_values: ArrayLike, second_values: ArrayLike) -> Measurement:
-    """Return the ratio of two means; its interval is that of one − ratio·other (delta method)."""
+    """Return the ratio of two means; its interval is first − ratio·second's (delta method)."""
     second_values = np.asarray(second_values, np.float64)
     reference = second_values.mean()
     ratio = float(np.asarray(first_values, np.float64).mean() / reference)
     spread = summarize(differences(first_values, ratio * second_values) / abs(reference))
-    margin = spread.high - spread.mean  # the mean of one − ratio·other is 0
+    margin = spread.high - spread.mean  # the mean of first − ratio·second is 0
     return Measurement(ratio, ratio - margin, ratio + margin, spread.n, spread.sd)
 
 

@@ -21,6 +21,7 @@ from fdkvc.paper.replication.rules import COUNTED, ONE_SIDED, OPEN, REPRODUCED, 
 from fdkvc.paper.study import Study
 from fdkvc.runs.grid import Grid
 
+# Where both figures are equal, the rule needs 1.645·s/√n ≤ 1.96·s/√600.
 FEWEST_VARYING = round(DIALOGS * (ONE_SIDED / TWO_SIDED) ** 2 / 10) * 10
 """With fewer dialogs, hardly any figure that varies can be reproduced (see `by_equivalence`)."""
 

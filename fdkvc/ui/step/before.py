@@ -67,6 +67,7 @@ def choose_ghost(
     if history and history[-1][1] == settings:
         history.pop()
     elif st.session_state.get(key) != PUBLISHED:
+        # What has just changed is compared with what was before it.
         st.session_state[key] = BEFORE
     history[:] = [*history, (link, settings)][-MOST:]
     # 2. What to compare with: the previous run, and the policy with its published settings.
