@@ -169,6 +169,15 @@ def test_a_session_that_was_never_compacted_is_compared_at_a_size() -> None:
     assert "Sink+Window" in html(app)
 
 
+def test_a_session_of_one_message_has_no_slider() -> None:
+    log = ClaudeCode()
+    log.user("Mend the tide table of the harbour. " * 20)
+    app = opened(read_dialog_file(log.content, "one.jsonl"))
+
+    assert not app.slider
+    assert "had 1 message in context" in words_of(app)
+
+
 def test_a_model_reads_on_after_a_compaction_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (checked, replay_page):
         monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))

@@ -371,6 +371,8 @@ def _moment(scope: str, session: Session, start: int) -> tuple[int, Need | None]
 
 def _choose_message(moment_key: str, last: int) -> None:
     """Show the slider of the session's messages."""
+    if last == 1:  # Streamlit refuses a slider of one value
+        return
     # Set in each run: a new slider in a page that is run again would begin at 1.
     key = f"{moment_key}-slider"
     st.session_state[key] = st.session_state[moment_key]
