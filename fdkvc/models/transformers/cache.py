@@ -345,7 +345,7 @@ class PolicyCache(DynamicCache):  # type: ignore[misc]
     ) -> Any:
         """Add the keys and values of new tokens; return all of the layer."""
         # 1. The texts and the model are those that this cache is for.
-        texts = len(self._states)
+        texts = self.texts
         if texts and len(key_states) != texts:
             raise ValueError(
                 f"a PolicyCache that began with {texts} texts cannot go on with {len(key_states)}: "

@@ -272,10 +272,11 @@ def test_the_stored_models_that_there_are_are_named_whole(
 
 
 def test_other_texts_beams_and_the_way_back_are_refused(llama: Any) -> None:
-    cache = PolicyCache(policy_named("h2o"), 5, llama)
-    llama(text(4), **{CACHE: cache})
-    with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2"):
-        llama(text(8).reshape(2, 4), **{CACHE: cache})
+    for by_itself in (True, False):  # also within the first turn
+        cache = PolicyCache(policy_named("h2o"), 5, llama, by_itself=by_itself)
+        llama(text(4), **{CACHE: cache})
+        with pytest.raises(ValueError, match="began with 1 texts cannot go on with 2"):
+            llama(text(8).reshape(2, 4), **{CACHE: cache})
     cache = PolicyCache(policy_named("h2o"), 5, llama)
     with pytest.raises(ValueError, match="a text of the batch ends in padding"):
         llama(text(4), attention_mask=torch.tensor([[1, 1, 1, 0]]), **{CACHE: cache})
