@@ -195,6 +195,8 @@ def show_session(
         run = SessionRun(file.digest, int(chosen), size, encoding, file)
         job = session_job(f"{page}/session-job", shared_jobs(), partial(compare, run), run)
         columns = _columns(run)
+        # What is chosen in a session belongs to it: its messages have other numbers than those of
+        # others.
         scope = f"{page}/session/{file.digest}/{chosen}/{size}"
         reading = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
         under_way = [row for row in (job, reading) if row is not None and not row.finished]

@@ -34,6 +34,7 @@ class Family:
 
 
 FAMILIES: Mapping[str, Family] = {
+    # A `window` and `tied` are the defaults of *transformers*, which a config may leave out.
     "llama": Family(),  # Llama 2 and 3, SmolLM 1 and 2, TinyLlama
     "mistral": Family(window=4096),
     "qwen2": Family(biases=True, halves_in_files=True),  # Qwen 2 and 2.5

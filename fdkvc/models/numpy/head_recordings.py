@@ -76,6 +76,7 @@ def read_dialog(
                 tokens,
                 hidden[row, 0],
                 queries[row, heads.start : heads.stop],
+                # Not copied for each query head: they share them.
                 np.broadcast_to(keys[row, head], shared),
                 np.broadcast_to(values[row, head], shared),
                 heads=tuple(heads),

@@ -151,6 +151,7 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
     fields.choice(page, FILE)
     file = chosen_file(shown, PLACED, below_title)
     if file is None:
+        # A person who opens the uploader is about to give a file.
         expect_file(chosen_encoding(page))
         _stop(page, below_title)
     encoding = chosen_encoding(page)

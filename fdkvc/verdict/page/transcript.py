@@ -133,6 +133,7 @@ def outcomes_of(run: StageRun, recording: Recording) -> tuple[Outcome, ...]:
     lost = Evidence(run.trace, recording).lost
     outcomes = []
     for (demand, mentions), turn in zip(recording.evidence, lost, strict=True):
+        # A turn reads the cache as the turn before has left it.
         cached_tokens = {*run.trace.kept_tokens[0, demand.turn - 1].tolist()}
         partly = not cached_tokens.isdisjoint(chain(*mentions))
         outcomes.append(Outcome(demand, mentions, int(turn[0]), partly))

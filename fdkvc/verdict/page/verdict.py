@@ -153,6 +153,7 @@ def _known(
     """Return what is known, and start the runs that are missing."""
     work = partial(lose_in_file, run, today)
     content = run.key, run.encoding, today
+    # First what is lost today: it is one replay, and the card begins with it.
     loss_job = session_job(f"{page}/today-loss", shared_jobs(), work, content)
     search_job = session_job(f"{page}/verdict", shared_jobs(), partial(replay_file, run), run)
     known = Known(run, shape, reader, loss_job, search_job, None)
