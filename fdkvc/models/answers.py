@@ -191,7 +191,7 @@ def jobs_of(model: AnyModel, transcripts: Sequence[Transcript]) -> list[Sequence
 
 def is_large(model: AnyModel) -> bool:
     """Whether threads share a model, since a copy in each process would take too much memory."""
-    # Models of other engines do not say, and are.
+    # Models of other engines do not say, and count as large.
     return getattr(model.decoder, "large", True)
 
 

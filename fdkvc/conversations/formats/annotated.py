@@ -210,8 +210,11 @@ class _Demands:
         """Add a demand if it has mentions; return these, or None for a value without evidence."""
         if all(wording.lower() in NO_EVIDENCE for wording in wordings):
             return None
-        spans = (self.spans.get((service, slot, wording.lower()), []) for wording in wordings)
-        annotated = chain.from_iterable(mentions[-MAX_MENTIONS:] for mentions in spans)
+        annotated = list[Mention]()
+        for wording in wordings:
+            spans = self.spans.get((service, slot, wording.lower()), [])
+            # A turn may have several frames of a service: what its own words say comes too late.
+            annotated += [span for span in spans[-MAX_MENTIONS:] if span.turn < turn]
         mentions = self.finder.mentions(wordings, turn, annotated)
         carried = False
         if kind == "state":
