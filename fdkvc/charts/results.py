@@ -255,6 +255,7 @@ def curve_chart(
         printed = base.transform_filter("isValid(datum.published)").mark_point(
             shape="diamond", color=theme.ink, size=170, strokeWidth=1.5, opacity=1
         )
+        # Below the measured points, which it must not cover.
         layers.insert(3, printed.encode(y="published:Q", tooltip=tooltip))
     heading = panel_title(title, words)
     return single(theme, {"curve": rows}, *layers, height=230, title=heading)

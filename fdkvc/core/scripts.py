@@ -136,6 +136,7 @@ def _usual(letter: str) -> str:
     usual = normalize("NFKC", letter)
     same_meaning = not kind.startswith("<") or kind[1:-1] in _SAME
     in_words = letter.isalnum() or category(letter).startswith("M")
+    # Roman numerals and marks such as ‼ stay, too: of these `plain` could replace only some.
     if not same_meaning or (kind == "<compat>" and not letter.isalpha()) or letter == "，":
         return letter
     if "\u3130" <= letter <= "\u318f":  # single letters of Hangul, which NFKC would join

@@ -23,15 +23,17 @@ def fit(policy: Policy, dialogs: DialogBatch, budget: int) -> Bools:
     [0, 1, 2, 3, 318, 319]
     """
     tokens, width = dialogs.keys.shape[1:]
-    budget = min(policy.capacity(budget, tokens), tokens)
+    # A page that is not full takes the slots of a full one.
+    spare = max(policy.page_size - 1, 0)
+    budget = min(policy.capacity(budget, tokens), tokens + spare)
     last = dialogs.turns - 1
     turn = dialogs.observe(last)
     if "history" in policy.looks_at:
-        state = initial_state(policy, 1, 1, width)
+        state = initial_state(policy, 1, 1 + spare, width)
         for number in range(last):
             earlier_turn = dialogs.observe(number)
             # For all so far: none is evicted.
-            room = max(int(dialogs.bounds[0, number + 1]), 1)
+            room = max(int(dialogs.bounds[0, number + 1]) + spare, 1)
             state = take_turn(policy, state, earlier_turn, room).end_state
     else:
         # Without a history, earlier tokens may enter as if they were new in the last turn.

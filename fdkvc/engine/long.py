@@ -77,6 +77,7 @@ def simulate_long(policy: Policy, dialogs: DialogBatch, budget: int) -> Trace:
         # Attention is computed now: a function that does so later would hold the turn's arrays.
         state = computed_state(trace.end_state.cache, trace.end_state.attended)
         starts.append(((block + 1) * BLOCK, state))
+        # Half as many bytes: this is what `MAX_KEPT_ENTRIES` bounds.
         kept_tokens: Ints = trace.kept_tokens.astype(np.int32)
         blocks.append(replace(trace, kept_tokens=kept_tokens, end_state=state))
 

@@ -105,6 +105,7 @@ def first_places(rows: pd.DataFrame) -> dict[tuple[Any, ...], str]:
         # Without an interval (also the best itself) equal figures count as tied.
         figures = means["mean"].map(metric.figure)
         differs = differs.where(differs.notna(), figures != figures[best])
+        # Not `~`, which of the objects in this column makes −1 and −2.
         first = means[differs.eq(False)]
         mark = TIED if len(first) > 1 else FIRST
         for key in first[case].itertuples(index=False, name=None):

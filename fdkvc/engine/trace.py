@@ -286,6 +286,7 @@ class Trace:
 
         def of_row(part: Any) -> Any:
             if isinstance(part, np.ndarray):
+                # Copied: a view would hold on to the whole batch.
                 return part[index : index + 1].copy()
             if isinstance(part, Mapping):
                 return {name: of_row(column) for name, column in part.items()}

@@ -129,7 +129,7 @@ def counterfactual(
     For an entry evicted up to `turn`, the change would have kept it in the turn that evicted it;
     for a cached one, it would have evicted it by the end of `turn`. The dialog is run again from
     its first turn with one setting changed: each numeric hyperparameter with a range, in order, and
-    the budget. An evicted entry asks for more room, up to the number of tokens read by then, and a
+    the budget. An evicted entry asks for more room, up to that of all tokens read by then, and a
     cached one for less: the other direction might reverse the decision, but advises nobody.
 
     The outcome need not be monotonic in a setting, so every value is tried, outward from the
@@ -189,8 +189,10 @@ def counterfactual(
     if kept_unrepeated is not None:
         reversing_value = 0 if token in kept_unrepeated else None
         changes.append(NotRepeated("repeated", "Repeated", 1, reversing_value, 0, 1, 1))
-    # A budget that holds all tokens read so far keeps every entry: more need not be tried.
-    low, high = (budget, max(tokens, budget)) if evicted else (1, budget)
+    # With a budget for all tokens read so far every entry stays, so more need not be tried. A page
+    # that is not full takes the slots of a full one.
+    most = max(tokens + policy.page_size - 1, tokens, budget)
+    low, high = (budget, most) if evicted else (1, budget)
     places = Field("Budget", "Most entries after a turn.", default=budget, low=low, high=high)
     for name, setting in {**policy.settings, BUDGET: places}.items():
         width = setting.high - setting.low

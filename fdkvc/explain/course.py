@@ -123,6 +123,7 @@ def common_factor(values: Floats, products: Floats) -> float | None:
 
 def _carried(scales: list[float | None]) -> NDArray[np.float64] | None:
     """Fill unknown scales with the last known one; None if a turn has no common scale, or 0."""
+    # 0, as the next turn's scale is divided by it.
     if None in scales or 0 in scales:
         return None
     filled = pd.Series(scales, dtype=float).ffill().bfill().fillna(1.0)

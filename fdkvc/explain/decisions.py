@@ -263,6 +263,7 @@ def turn_view(trace: Trace, dialogs: DialogBatch, row: int, turn: int) -> TurnVi
     Raises a ValueError if the trace was recorded without entries or not from the first turn, or has
     no such row or turn.
     """
+    # It raises an error unless the entries were recorded, from the first turn on.
     trace.result(0)
     if not 0 <= row < dialogs.rows:
         raise ValueError(f"row is {row}, but must be from 0 to {dialogs.rows - 1}")

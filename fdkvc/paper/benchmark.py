@@ -39,7 +39,7 @@ MIN_CHUNK = 25
 COMPOSITE = "composite"
 ADAPTATION = "adaptation"
 TIMED = "mixed"
-"""The scenario on which turns are timed."""
+"""The scenario on which turns are timed; the paper names none."""
 
 LATENCY_REPEATS = 15
 """Rounds of timing that count."""

@@ -112,6 +112,7 @@ def run_jobs(
     while True:
         # 1. Once cancelled, drop what has not started, and wait for what has.
         if cancelled.is_set():
+            # The same one for all, as nothing is added any more.
             waiting = [deque()] * len(submits)
             for future in [future for future in running if future.cancel()]:
                 del running[future]

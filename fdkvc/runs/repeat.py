@@ -44,6 +44,7 @@ def compare(record: Record, files: Mapping[str, str], folder: Path) -> Compariso
         if name not in files:
             differences.append(f"{name}, which the run does not write")
             continue
+        # Only the last part of a name: a record must not name files elsewhere.
         recorded = _recorded(folder / Path(name).name, files[name])
         if recorded is None:
             differences.append(f"{name}, which is not beside run.json, or is far larger there")

@@ -50,6 +50,7 @@ def show_each(page: str) -> None:
 def _show_policy(page: str, policy: Policy) -> None:
     title = Markdown("**{}** · {}").format(type(policy).label, policy.idea)
     expander = st.expander(plain(title), key=f"{page}/{policy.key}", on_change="rerun")
+    # The browser takes long to typeset equations: only those that a reader opens.
     if not expander.open:
         return
     with expander:

@@ -85,6 +85,7 @@ def show(page_view: Page) -> None:
         )
     write = fields.link_writer(page, FIELDS)
 
+    # A step of the stage runs only this again, not the page.
     @st.fragment
     def follow() -> None:
         if run is not None:

@@ -11,6 +11,7 @@ from fdkvc.player.payload import DialogText, LaneHead, pack, pack_lanes
 from fdkvc.player.run import StageRun
 from fdkvc.ui.lru import cached
 
+# Not isolated from the page: `scroll_to` finds the stage by its class.
 _stage = st.components.v2.component(
     "stage", css=style(), js=script("stage"), isolate_styles=False
 )

@@ -383,6 +383,7 @@ def several(page: str, field: Field) -> tuple[str, ...]:
         chosen = field.check_several(st.session_state[key])
     except ValueError as error:
         _, last = typed.get(key, (None, field.default))
+        # What was chosen last may be no longer on offer.
         chosen = [name for name in last if name in labels] or list(field.default)
         st.session_state[key] = chosen
         wrong = f"{error}. Still using {listed([labels[name] for name in chosen])}."

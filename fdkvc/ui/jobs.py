@@ -196,6 +196,7 @@ class Jobs:
 
     def find(self, name: str | None) -> Job | None:
         """Return the job of this name, or None if it is no longer kept."""
+        # Without the lock: a single look-up is whole anyway.
         return self._jobs.get(name or "")
 
     def results(self, kind: type) -> list[Job]:
@@ -224,6 +225,7 @@ class Jobs:
         job.size = size_of(result)
         room = self.max_bytes - job.size  # bytes left for the results of other jobs
         with self._lock:
+            # Not this one, which ends when its result is returned.
             ended_jobs = [row for row in self._jobs.values() if row.finished]
             for older_job in reversed(ended_jobs):
                 room -= older_job.size

@@ -148,6 +148,7 @@ def choose_policy(page: str) -> Policy:
         st.caption(plain(inner_policy.idea))
     hyperparameters = policy.settings.values()
     if hyperparameters:
+        # What differs stands above the controls, and is known once they are drawn.
         differ = st.empty()
         with st.expander("Hyperparameters", icon=":material/tune:"):
             variant = policy.variant(**choose_hyperparameters(page, hyperparameters))

@@ -128,6 +128,16 @@ def test_each_value_of_a_policy_that_looks_at_each_query_sees_the_attention(name
                 assert token not in after, change.words
 
 
+def test_a_budget_that_keeps_an_entry_is_found_where_a_page_is_not_full() -> None:
+    # Of the nine pages of 44 tokens the last has four, but takes five places: 45 hold all.
+    dialogs = random_dialog(0, [9, 8, 10, 9, 8])
+    trace = simulate(read_policy("blocks(random, size=5)"), dialogs, budget=15)
+
+    budget = counterfactual(trace, dialogs, 0, 4, 30)[-1]
+
+    assert (budget.name, budget.reversing_value, budget.high) == ("budget", 45, 48)
+
+
 def test_a_narrow_range_of_values_near_the_present_one_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

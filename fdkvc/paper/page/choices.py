@@ -65,6 +65,7 @@ def _described(benchmark: Benchmark) -> str:
     )
 
 
+# Made when it is first needed, since it reads the shipped run.
 @cache
 def kind() -> Kind:
     """Return what the page runs."""

@@ -387,6 +387,7 @@ def _of_a_run(quantity: Measure, study: Study) -> float | None:
         case "score_bytes":
             return None if memory is None else memory.scores / study.results.benchmark.budget
         case "parameters":
+            # Those that the paper explored; w_ρ is 1 − w_c, and so none here.
             parameters = parameters_of(POLICIES[quantity.policy]).values()
             return sum(parameter.paper is not None for parameter in parameters)
     # Entries evicted by the threshold, in all five scenarios.
