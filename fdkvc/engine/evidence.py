@@ -159,19 +159,13 @@ class Evidence:
         if not policy.reads_again:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
-        # Such a policy decides by text alone, so all heads keep the same tokens.
-        starts = self.recording.starts
         kinds = dialogs.kinds[0]
         reread = 0
         stays = np.empty(0, np.intp)
-        for part in self.parts():
-            bounds = pairwise(starts[part.first_turn :])
-            for (start, end), row in zip(bounds, part.kept_tokens[0], strict=False):
-                cached = np.concatenate([stays, np.arange(start, end)])
-                stays = np.sort(row[row >= 0])
-                reread += reread_once(
-                    policy, cached, stays, dialogs.born[0, :end], kinds[:end]
-                )
+        for start, end, row in self._kept_by_turn():
+            cached = np.concatenate([stays, np.arange(start, end)])
+            stays = np.sort(row[row >= 0])
+            reread += reread_once(policy, cached, stays, dialogs.born[0, :end], kinds[:end])
         return float(reread)
 
     def turns_refused(self) -> float:
@@ -180,17 +174,24 @@ class Evidence:
         0 if the policy keeps the keys and values of what stays, which then needs no messages.
         """
         dialogs = self.recording.dialogs
-        starts = self.recording.starts
         if not self.trace.policy.reads_again:
             return 0.0
         assert dialogs.kinds is not None  # a recording's transcript tells them
         refused = 0
-        for end, row in zip(starts[1:], self.trace.kept_tokens[0], strict=False):
+        for _, end, row in self._kept_by_turn():
             cached = np.isin(np.arange(end), row)
             born = dialogs.born[0, :end]
             kinds = dialogs.kinds[0, :end]
             refused += not cached.all() and lacks_message(cached, born, kinds)
-        return refused / (len(starts) - 1)
+        return refused / len(self.recording.tokens)
+
+    def _kept_by_turn(self) -> Iterator[tuple[int, int, Ints]]:
+        """Yield for each turn its tokens, from and up to, and what the first row then keeps."""
+        # A policy that reads again decides by text alone, so all heads keep the same tokens.
+        for part in self.parts():
+            bounds = pairwise(self.recording.starts[part.first_turn :])
+            for (start, end), row in zip(bounds, part.kept_tokens[0], strict=False):
+                yield start, end, row
 
 
 def lacks_message(cached: Bools, born: Ints, kinds: Ints) -> bool:

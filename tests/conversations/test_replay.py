@@ -269,7 +269,8 @@ def test_on_sgd_the_papers_policy_forgets_what_calls_need() -> None:
 def test_a_dialog_is_replayed_some_turns_at_a_time_where_all_would_not_fit(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Replay((read_policy(policy),), (24, 60), metrics=("token_age",))
+    every = tuple(metrics_of("evidence"))
+    settings = Replay((read_policy(policy),), (24, 60), metrics=every)
     one = recordings()[:1]
     at_once = replay_arguments(settings, one, workers=1)
     monkeypatch.setattr(replay_module, "MAX_KEPT_ENTRIES", 200)
