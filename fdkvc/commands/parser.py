@@ -155,7 +155,7 @@ def build_parser() -> _Parser:
     dialogs.tools()
     dialogs.option("--baseline", "KEY", BASELINE)
     dialogs.flag(
-        "--pin", "run every policy also with the system prompt pinned, within the budget"
+        "--pin", "run each policy that allows it also with the system prompt pinned"
     )
     plan = (
         "recommend a way to fit the dialogs and its size in tokens, for the cache of a model: "

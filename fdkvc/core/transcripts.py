@@ -274,7 +274,8 @@ class Transcript:
     def tool_names(self) -> tuple[tuple[str, ...], ...]:
         """The tools of each turn: those that it calls, or the one whose result it is, if known.
 
-        A result without an id of its call belongs to the first call before it that has none yet.
+        A result without an id of its call belongs to the first call that has none yet, of the last
+        message with calls.
 
         Examples
         --------

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from fdkvc.core.extensions import by_key, register_installed
@@ -189,25 +190,25 @@ def usable(policies: Iterable[Policy]) -> tuple[Policy, ...]:
     >>> [policy.name for policy in usable(map(policy_named, ("full", "fifo", "oracle")))]
     ['fifo']
     """
-    bounded = (policy for policy in policies if policy.core.key != "full")
+    bounded = (policy for policy in policies if policy.bounded)
     return tuple(policy for policy in bounded if "future" not in policy.looks_at)
 
 
 def with_pinned_prompts(policies: Sequence[Policy]) -> tuple[Policy, ...]:
     """Return the policies, and each again with the system prompt pinned, where that is possible.
 
-    The prompt takes at most half of the budget. The full cache and a whitelist stay as they are.
+    The prompt takes at most half of the budget. What a whitelist refuses stays as it is.
 
     Examples
     --------
-    >>> [policy.name for policy in with_pinned_prompts([policy_named("fifo")])]
-    ['fifo', 'whitelist(fifo, first=0, speaker=prompt)']
+    >>> policies = map(read_policy, ("fifo", "full", "reread(fifo)"))
+    >>> [policy.name for policy in with_pinned_prompts([*policies])]
+    ['fifo', 'full', 'reread(fifo)', 'whitelist(fifo, first=0, speaker=prompt)']
     """
     pinned = []
     for policy in policies:
-        # A policy with a hyperparameter of the same name cannot be wrapped.
-        shares_names = policy.settings.keys() & parameters_of(Whitelist)
-        if policy.core.key != "full" and not shares_names:
+        # It stores everything, reads again, or has a hyperparameter of the same name.
+        with suppress(ValueError):
             pinned.append(Whitelist(policy, first=0, speaker="prompt"))
     return (*policies, *pinned)
 
