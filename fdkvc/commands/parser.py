@@ -154,9 +154,7 @@ def build_parser() -> _Parser:
     dialogs.flag("--calls", "include tool calls, before the words of their turn")
     dialogs.tools()
     dialogs.option("--baseline", "KEY", BASELINE)
-    dialogs.flag(
-        "--pin", "run each policy that allows it also with the system prompt pinned"
-    )
+    dialogs.flag("--pin", "run each policy that allows it also with the system prompt pinned")
     plan = (
         "recommend a way to fit the dialogs and its size in tokens, for the cache of a model: "
         "llama-3.1-8b, llama-3.1-70b, mistral-7b, qwen2.5-7b, a config.json, or layers x KV heads "
