@@ -223,9 +223,10 @@ def read_card(
     # The first way is the recommended one, see `ways_to_read`.
     evicting = run.sizes[0]
     work = _work_of_dialogs(run, model)
-    sample = _affordable(work, transcripts, sizes, evicting, limit)
+    sampled = partial(sample_of, transcripts, sizes, evicting)
+    sample = _affordable(work, sampled, limit)
     if not sample:
-        raise ValueError(_why_unread(work, transcripts, sizes, evicting, limit))
+        raise ValueError(_why_unread(work, sampled, evicting, limit))
     tokens = dict[str, int]()
     for dialog in sample:
         tokens[dialog.name] = sum(sizes[dialog.name][: len(dialog.turns)])
@@ -456,11 +457,7 @@ def _work_of_dialogs(run: Sized, model: AnyModel) -> Callable[[Transcript], int]
 
 
 def _affordable(
-    work: Callable[[Transcript], int],
-    transcripts: Sequence[Transcript],
-    sizes: TurnSizes,
-    evicting: int,
-    limit: int,
+    work: Callable[[Transcript], int], sampled: Callable[[int], list[Transcript]], limit: int
 ) -> list[Transcript]:
     """Return a sample of at most `limit` tokens that can be read in time; empty if none can.
 
@@ -468,7 +465,7 @@ def _affordable(
     """
     allowed = MINUTE_WORK * limit / MINUTE_TOKENS
     room = limit
-    while sample := sample_of(transcripts, sizes, evicting, room):
+    while sample := sampled(room):
         works = [*map(work, sample)]
         # One dialog takes one core; several share two.
         if max(max(works), sum(works) / 2) <= allowed:
@@ -479,15 +476,14 @@ def _affordable(
 
 def _why_unread(
     work: Callable[[Transcript], int],
-    transcripts: Sequence[Transcript],
-    sizes: TurnSizes,
+    sampled: Callable[[int], list[Transcript]],
     evicting: int,
     limit: int,
 ) -> str:
     """Return why no dialog is read in time, and which minutes are enough."""
     for doublings in range(1, 10):
         longer = limit * 2**doublings
-        if _affordable(work, transcripts, sizes, evicting, longer):
+        if _affordable(work, sampled, longer):
             minutes = f"{max(longer / MINUTE_TOKENS, 1):.0f} min"
             return f"{TAKES} {minutes} to read on to a value needed after {evicting:,} tokens"
     return f"no conversation needs a value after {evicting:,} tokens, so there is nothing to check"

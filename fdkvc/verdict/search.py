@@ -144,13 +144,9 @@ def next_place(shares: Mapping[int, float], count: int, target: float) -> int | 
     >>> next_place({9: 0.5}, 20, 0.95), next_place({9: 0.5, 10: 0.99}, 20, 0.95)
     (14, None)
     """
-    low = -1
-    high = count
-    for place, share in sorted(shares.items(), reverse=True):
-        if not reaches(share, target):
-            low = place
-            break
-        high = place
+    enough = smallest_enough(shares, target)
+    high = count if enough is None else enough
+    low = max((place for place in shares if place < high), default=-1)
     return None if high - low <= 1 else (low + high) // 2
 
 

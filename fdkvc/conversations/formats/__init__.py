@@ -4,6 +4,7 @@ Formats are recognized by content. Any file is either read within the limits of 
 or rejected with one sentence that names the place.
 """
 
+import json
 import re
 from dataclasses import replace
 from itertools import chain
@@ -33,7 +34,7 @@ from fdkvc.conversations.formats import (
     tau_bench,
     tooltalk,
 )
-from fdkvc.conversations.formats.base import Dialogs, Format, read_each
+from fdkvc.conversations.formats.base import Dialogs, Format, read_each, restated
 from fdkvc.conversations.formats.messages import is_message
 from fdkvc.conversations.formats.responses import is_item_type
 from fdkvc.conversations.formats.trees import PARENTS, field_of
@@ -44,6 +45,7 @@ from fdkvc.core.json_input import (
     JsonObject,
     check_object,
     check_structure,
+    of_kind,
     only,
     parse_json,
     read_bytes,
@@ -65,16 +67,15 @@ FORMATS: dict[str, Format] = by_key(
     inspect_log.FORMAT,
     inspect_log.SAMPLE,
     swe_agent.FORMAT,
+    tooltalk.FORMAT,
     rows.ROW,
     rows.ARENA,
-    tooltalk.FORMAT,
     chatgpt.FORMAT,
     claude.FORMAT,
     rows.GEMINI,
     rows.COPILOT,
-    preferences.FORMAT,
-    preferences.PREFERRED,
-    preferences.COMPLETION,
+    *preferences.FORMATS,
+    preferences.HISTORY,
     chat.FORMAT,
     chat.SHARED,
     responses.REQUESTS,
@@ -114,6 +115,9 @@ register_installed("fdkvc.formats", register)
 
 TABLES = name_list("csv tsv yaml yml xml html htm")
 """Endings of files whose colons do not follow the name of a speaker."""
+
+MARK = "<|im_start|>"
+"""What begins a message of ChatML."""
 
 SEQUELS = {"inputs": "outputs", "input": "output", "request": "response"}
 """Fields of a request, and that of its response."""
@@ -225,6 +229,9 @@ def _text_of(content: bytes, name: str) -> tuple[str, str]:
         )
     if not text:
         raise ValueError("the file is empty")
+    if text.startswith(MARK):  # a dialog from each system prompt on
+        parts = re.split(rf"(?!\A)(?={re.escape(MARK)}system\n)", text)
+        return json.dumps([{"text": part} for part in parts]), ""
     return text, Path(name).suffix.lower().removeprefix(".")
 
 
@@ -288,7 +295,7 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
         contents = _dialogs_by_id(contents)
     if not isinstance(contents, list):
         raise ValueError("'conversations' is not a list")
-    if value.keys() & {*preferences.ANSWERS} or _are_messages(contents):
+    if value.keys() & {*preferences.ANSWERS[:-2]} or _are_messages(contents):
         return [value]
     if "conversations" in value:
         file_unread.fields(value, {"conversations"})
@@ -326,7 +333,18 @@ def _read(value: JsonObject, number: int, calls: bool) -> Dialogs:
 
 
 def _dialog(value: Any) -> Any:
-    """Return a dialog as an object, also if it is a list of messages or items alone."""
+    """Return a dialog as an object, also if it is a list of messages or items, or ChatML."""
+    text = of_kind(value.get("text"), str) if isinstance(value, dict) else ""
+    if text.startswith(MARK):
+        pieces = (
+            piece.partition("\n") for piece in text.replace("<|im_end|>", "").split(MARK)
+        )
+        turns = [
+            {"role": role, "content": words.strip()}
+            for role, _, words in pieces
+            if words.strip()
+        ]
+        return restated(value, "text", messages=turns)
     if not isinstance(value, list):
         return value
     has_items = any(isinstance(item, dict) and _is_item(item) for item in value)

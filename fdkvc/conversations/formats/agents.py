@@ -544,6 +544,11 @@ class Reader(ABC):
         self.unread = unread
         self.thread = Thread("session", unread)
         """The conversation that is no subagent's."""
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Set what is known before the first line."""
 
     @abstractmethod
     def read(self, line: JsonObject, place: str) -> None:

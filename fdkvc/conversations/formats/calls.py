@@ -12,8 +12,10 @@ from fdkvc.core.limits import MAX_LITERAL_CHARACTERS
 from fdkvc.core.unread import THINKING, Unread, has_words
 from fdkvc.core.words import name_list
 
-METHODS = name_list("name tool tool_name toolName function_name action function")
-ARGUMENTS = name_list("arguments parameters args input tool_input action_input kwargs")
+METHODS = name_list("name api_name tool tool_name toolName function_name action function")
+ARGUMENTS = name_list(
+    "arguments parameters args input tool_input action_input kwargs param_dict"
+)
 """Fields with the name and the arguments of a call; the first that a call has counts."""
 
 UNKNOWN_CALL = "call of an unknown form, which stays text"

@@ -314,6 +314,9 @@ def _in_chat_terms(sent: JsonObject, place: str, unread: Unread) -> Messages:
     """Yield a message in the form of `turns_of_parts`; nothing for what a model only thought."""
     # 1. Who says what.
     message = as_message(sent, place, unread)
+    call = as_call(message) if message.get("content") is None else None
+    if call:  # what it returned may stand beside it
+        message = {"role": "assistant", "tool_calls": [restated(call, "role")]}
     role = message["role"]
     name = message.get("name")
     key = bare(role)
@@ -355,16 +358,12 @@ def _in_parts(message: Fields, is_assistant: bool) -> Fields:
 def _of_calls(message: Fields, unread: Unread) -> Fields:
     """Return a message whose words are calls with ``tool_calls``, if their form is known."""
     content = message.get("content")
-    call_source = message if content is None else content
     calls = (
-        calls_in(call_source)
-        if isinstance(call_source, str)
-        else [*filter(None, [as_call(call_source)])]
+        calls_in(content) if isinstance(content, str) else [*filter(None, [as_call(content)])]
     )
     if not calls:
         unread.add(UNKNOWN_CALL, has_words(content))
         return message
-    message = {"role": message["role"]} if call_source is message else message
     return restated(message, "content", tool_calls=[{"function": call} for call in calls])
 
 

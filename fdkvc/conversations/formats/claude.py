@@ -27,10 +27,7 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
         parts = [*_attached(message, location, unread)]
         content = optional(message, "content", list, location)
         text = optional(message, "text", str, location)
-        if content:
-            parts += content
-        elif text:
-            parts.append({"type": "text", "text": text})
+        parts += content or ([{"type": "text", "text": text}] if text else [])
         sender = require(message, "sender", str, location)
         yield restated(message, *BOOKKEEPING, role=sender, content=parts), location
 

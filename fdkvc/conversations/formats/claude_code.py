@@ -96,9 +96,8 @@ class _Agent(Thread):
 class _Reader(Reader):
     """The conversations of a session, by the key of their agent."""
 
-    def __init__(self, unread: Unread) -> None:
-        super().__init__(unread)
-        self.agents = {MAIN: _Agent("session", unread)}
+    def begin(self) -> None:
+        self.agents = {MAIN: _Agent("session", self.unread)}
         self.children: dict[str, list[str]] = {}  # uuids by that of their parent
         # By the uuid of a line: the agent, its first message, and the one after its last.
         self.spans: dict[str, tuple[_Agent, int, int]] = {}

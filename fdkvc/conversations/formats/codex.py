@@ -17,7 +17,6 @@ from fdkvc.conversations.formats.agents import (
 from fdkvc.conversations.formats.base import Placed
 from fdkvc.conversations.formats.responses import turns_of_items
 from fdkvc.core.json_input import JsonObject, objects_of, of_kind
-from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
 
 TYPES = name_list("session_meta response_item event_msg turn_context compacted")
@@ -52,8 +51,7 @@ def is_line(value: JsonObject) -> bool:
 
 
 class _Reader(Reader):
-    def __init__(self, unread: Unread) -> None:
-        super().__init__(unread)
+    def begin(self) -> None:
         self.items: list[Placed] = []  # since the last compaction
 
     def read(self, line: JsonObject, place: str) -> None:

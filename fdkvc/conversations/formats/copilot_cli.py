@@ -16,7 +16,6 @@ from fdkvc.conversations.formats.agents import (
 )
 from fdkvc.core.json_input import Fields, JsonObject, objects_of, of_kind
 from fdkvc.core.transcripts import clean_name
-from fdkvc.core.unread import Unread
 
 SPOKEN = ("handoff", "message", "notification")
 """Ends of types of events with words; other events are bookkeeping."""
@@ -32,8 +31,7 @@ def is_line(value: JsonObject) -> bool:
 
 
 class _Reader(Reader):
-    def __init__(self, unread: Unread) -> None:
-        super().__init__(unread)
+    def begin(self) -> None:
         self.threads = {"": self.thread}
         self.starts: dict[str, int] = {}  # messages before a compaction began, by thread
 

@@ -14,7 +14,7 @@ from fdkvc.conversations.formats.agents import (
 )
 from fdkvc.conversations.formats.parts import call_id
 from fdkvc.core.json_input import Fields, JsonObject, objects_of
-from fdkvc.core.unread import THINKING, Unread, has_words
+from fdkvc.core.unread import THINKING, has_words
 
 SESSION_CONTEXT = "<session_context>"
 """What a message has that the agent writes when a session begins or goes on."""
@@ -29,8 +29,7 @@ def is_line(value: JsonObject) -> bool:
 
 
 class _Reader(Reader):
-    def __init__(self, unread: Unread) -> None:
-        super().__init__(unread)
+    def begin(self) -> None:
         self.numbers: dict[str, list[int]] = {}  # of the messages of each record, by its id
         self.results = set[str]()  # the ids of calls whose results were added
 

@@ -64,8 +64,12 @@ MIN_SPEAKING = 0.6
 IS_USER = name_list("isuser iscreatedbyuser fromuser isfromuser ishuman")
 """Fields that say whether a message is the user's, as `bare` writes them."""
 
-ASKS = name_list("user human prompt question query input instruction message request")
-ANSWERS = name_list("assistant bot ai model response answer output reply completion")
+ASKS = name_list(
+    "user usercontent human prompt question query input instruction message request"
+)
+ANSWERS = name_list(
+    "assistant bot ai model finalresponse response answer output reply completion"
+)
 """Fields of an exchange, as `bare` writes them."""
 
 NOTICES = name_set("info error warning notice")
@@ -177,11 +181,13 @@ class Reading:
 def _exchange(item: Fields, unread: Unread) -> Iterator[Fields]:
     """Yield what was asked and what was answered as messages."""
     sides = _sides_of(item)
-    for name, role in zip(sides, ("user", "assistant"), strict=True):
-        if name:
-            words = item[name]
-            yield {**(words if isinstance(words, dict) else {"content": words}), "role": role}
-    unread.fields(item, sides)
+    calls = {name: item[name] for name in filter(is_call_field, item)}
+    for name, role, beside in zip(sides, ("user", "assistant"), ({}, calls), strict=True):
+        if name or beside:
+            words = item.get(name)
+            spoken = words if isinstance(words, dict) else {"content": words}
+            yield {**spoken, **beside, "role": role}
+    unread.fields(item, {*sides, *calls})
 
 
 def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], str]:
@@ -205,7 +211,7 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
     for listed in reading.lists:
         trees += _trees_of(listed, unread)
     unread.update(dict(left_out(len(trees), "dialog")))
-    dialogs = []
+    dialogs: list[Transcript | SkippedError] = []
     left_prompts: list[Fields] = []
     for number in places_of_sample(len(trees)):
         tree = trees[number]
@@ -221,7 +227,13 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         for further in prompts:
             unread.fields(further, ())
         left_prompts += prompts
-        dialogs.append(_dialog(owner, f"dialog {number}", messages, calls, unread))
+        place = f"dialog {number}"
+        try:
+            # The objects around the messages have their system prompt and tools.
+            placed = [*with_prompts(owner, messages, place)]
+            dialogs.append(conversation(owner, place, placed, calls, unread))
+        except SkippedError as error:
+            dialogs.append(error)
         unread = Unread()
     for listed in reading.lists:
         _check_speakers(listed)
@@ -250,17 +262,6 @@ def _seems(value: Any) -> str:
     first = value[0] if isinstance(value, list) and value else value
     place = "the file" if first is value else "dialog 0"
     return seems_to_be(place, of_kind(first, dict))
-
-
-def _dialog(
-    owner: Fields, place: str, messages: list[Placed], calls: bool, unread: Unread
-) -> Transcript | SkippedError:
-    """Return a dialog, with the system prompt and the tools of the objects around its messages."""
-    try:
-        placed = [*with_prompts(owner, messages, place)]
-        return conversation(owner, place, placed, calls, unread)
-    except SkippedError as error:
-        return error
 
 
 def _around(listed: Items, messages: Sequence[Placed]) -> tuple[Fields, list[Fields]]:
@@ -318,7 +319,12 @@ def _parsed(value: Any) -> Any:
         return [*_flat(value, "", counter())]
     if isinstance(value, dict):
         if not SIDES["request"].isdisjoint(value):
-            value = {name: _listed(name, child) for name, child in value.items()}
+            responses = {  # each is one message, and not a list
+                name: [child]
+                for name, child in value.items()
+                if name in SIDES["response"] and is_message(child)
+            }
+            value = value | responses
         value = _in_one_part(value)
         return {name: _parsed(child) for name, child in value.items()}
     if isinstance(value, list):
@@ -333,15 +339,12 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _listed(name: str, child: Any) -> Any:
-    """Return a response that is one message in a list, any other value as it is."""
-    return [child] if name in SIDES["response"] and is_message(child) else child
-
-
 def _in_one_part(message: Fields) -> Fields:
     """Return a message of AI Studio, whose text repeats its parts, with its answer in one part."""
     text, parts = of_kind(message.get("text"), str), of_kind(message.get("parts"), list)
-    if not parts or not all(map(_has_text, parts)):
+    if not parts or not all(
+        isinstance(of_kind(part, dict).get("text"), str) for part in parts
+    ):
         return message
     answers = [*filterfalse(is_thought, parts)]
     answer = "".join(texts_in(answers))
@@ -354,10 +357,6 @@ def _in_one_part(message: Fields) -> Fields:
         joined |= part
     parts = [*filter(is_thought, parts), joined | {"text": answer}]
     return restated(message, "text", parts=parts)
-
-
-def _has_text(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("text"), str)
 
 
 def _squeezed(text: str) -> str:
@@ -435,9 +434,11 @@ def _readings(value: Any) -> Iterator[Reading]:
     for lists in places.values():
         items = _items_of(lists)
         speaker = _speaker_field(items)
-        words = _words_field(items, speaker)
         sides = [*map(_sides_of, items)]
         complete = next(filter(all, sides), ())
+        if speaker.partition("/")[0] in complete:
+            speaker = ""  # each side names its own
+        words = _words_field(items, speaker)
         is_exchange = not speaker and lists[0].path and complete and all(map(any, sides))
         if is_exchange:
             words = " and ".join(f"`{name}`" for name in complete)
@@ -476,7 +477,10 @@ def _words_field(items: Sequence[JsonObject], speaker: str) -> str:
     for item in items if speaker else ():
         for name, child in item.items():
             is_said = isinstance(child, str | list | dict) and not is_thinking(name)
-            if isinstance(child, list) and any(map(_is_asked, child)):
+            if isinstance(child, list) and any(
+                role_of_name(unwrapped(part).get("role")) in USERS
+                for part in objects_of(child)
+            ):
                 continue
             is_said = is_said and not is_call_field(name) and name not in (speaker, *SWIPES)
             if is_said and has_words(child, name):
@@ -485,11 +489,6 @@ def _words_field(items: Sequence[JsonObject], speaker: str) -> str:
     return (
         known_names[0] if known_names else next((name for name, _ in sizes.most_common(1)), "")
     )
-
-
-def _is_asked(value: Any) -> bool:
-    """Whether a value is a message of a user."""
-    return isinstance(value, dict) and role_of_name(unwrapped(value).get("role")) in USERS
 
 
 def _is_notice(item: JsonObject) -> bool:
@@ -522,7 +521,8 @@ def word_counts(value: Any) -> Counter[str]:
         if isinstance(child, dict):
             if is_thought(child):
                 continue
-            waiting += [row for row in child.items() if not _is_aside(row[0])]
+            asides = {*filter(is_thinking, child), *LISTS, *SWIPES}
+            waiting += [row for row in child.items() if row[0] not in asides]
         elif isinstance(child, list):
             waiting += [(name, item) for item in child]
         elif has_words(child, name):
@@ -532,10 +532,6 @@ def word_counts(value: Any) -> Counter[str]:
         if not re.fullmatch(r"[\w.:/-]+", text, re.ASCII):
             counts.update(re.findall(r"\w+", text))
     return counts
-
-
-def _is_aside(name: str) -> bool:
-    return is_thinking(name) or name in LISTS or name in SWIPES
 
 
 def _count_beside(lists: Sequence[Items], unread: Unread) -> None:

@@ -31,7 +31,9 @@ ROLES = {
 }
 """The names of roles that files call otherwise, as `bare` writes them."""
 
-NAMED = USERS | ASSISTANTS | name_set("developer tool toolresult function")
+NAMED = (
+    USERS | ASSISTANTS | name_set("developer tool toolresult function functionexecutionresult")
+)
 """Roles that a message may have in another field: a type of another kind is that of a part."""
 
 MAX_SPEAKER_CHARACTERS = 64
@@ -43,7 +45,7 @@ SPEAKERS = name_list("role from sender author speaker type kind")
 WORDS = name_list("value text parts message body")
 """Fields with the words where there is no `content`."""
 
-WRAPPERS = name_list("message data kwargs info author additional_kwargs")
+WRAPPERS = name_list("message data kwargs info author additional_kwargs intermediate_data")
 """Fields with an object that has a part of the message."""
 
 INSTRUCTIONS = "user_editable_context"

@@ -54,8 +54,7 @@ def _messages(text: str, unread: Unread) -> Messages:
 
 
 class _Reader(Reader):
-    def __init__(self, unread: Unread) -> None:
-        super().__init__(unread)
+    def begin(self) -> None:
         self.firsts: dict[str, int] = {}  # the first message of each line, by its id
         self.requests: dict[str, JsonObject] = {}  # for a summary, by the id of the line
         self.clearings = list[tuple[float, str]]()  # of a call's result, a heap by time

@@ -35,7 +35,10 @@ MESSAGE_FIELDS = CONTENT_FIELDS | {"role", "topic"}
 
 _CALLED = name_list("tool function toolcall functioncall")
 _RETURNED = name_list("response responses result results output outputs")
-_RESULTS = (*map("".join, product(_CALLED, _RETURNED)), "codeexecutionresult")
+_RESULTS = (
+    *map("".join, product(_CALLED, _RETURNED)),
+    *("codeexecutionresult", "functionexecutionresult"),
+)
 
 KINDS: Mapping[str, Literal["system", "result"]] = {
     **dict.fromkeys(("system", "developer", "systemprompt"), "system"),
@@ -74,7 +77,7 @@ _SILENT = name_list(
 """Fields of a part without a type that say nothing by themselves, as `bare` writes them."""
 
 GIVEN = (*ARGUMENTS, "rawInput", "code")
-RETURNED = name_list("output result response errorText error toolResult")
+RETURNED = name_list("output result observation response errorText error toolResult")
 """Fields with what a tool was given and what it returned, the first that has any."""
 
 NAMES = name_list("type toolName outcome state status title view")
@@ -224,6 +227,10 @@ def _typed(part: Any, message: JsonObject, place: str, unread: Unread) -> Iterat
         case {"citationsContent": {"content": list(cited)}}:
             for child in cited:
                 yield from _typed(child, message, place, unread)
+        case {"name": str(), "arguments": str() | dict()}:  # of AutoGen
+            yield {**fields, "type": "tool_call"}
+        case {"call_id": str(), "content": str()}:
+            yield {**fields, "type": "tool_result"}
         case {"kind": str(kind)} if kind in TEXTS or _kind(kind):
             yield restated(fields, "kind", type=kind)
         case _:

@@ -14,7 +14,6 @@ from fdkvc.conversations.formats.agents import (
     whole_number,
 )
 from fdkvc.core.json_input import JsonObject
-from fdkvc.core.unread import Unread
 from fdkvc.core.words import name_list
 
 SILENT = name_list("label model_change session session_info thinking_level_change")
@@ -29,8 +28,7 @@ def is_line(value: JsonObject) -> bool:
 
 
 class _Reader(Reader):
-    def __init__(self, unread: Unread) -> None:
-        super().__init__(unread)
+    def begin(self) -> None:
         self.parents: dict[str, str] = {}
         self.messages: dict[str, range] = {}  # of each entry
         self.lines: list[int] = []  # the number of messages before each line

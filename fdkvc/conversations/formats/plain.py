@@ -1,8 +1,11 @@
-"""Plain text: a speaker, a colon and the words of a turn.
+"""Plain text: a speaker, a colon and the words of a turn; also exports of WhatsApp.
 
 A line without a speaker continues the turn. So does a line such as ``Address: 12 High St``:
 speakers are the first two names of a dialog, and names that begin at least two lines of the file. A
 line of three or more ``-`` or ``=`` ends a dialog.
+
+Where the first line begins with a date and a time, so does each message, and its speaker may have
+any name.
 """
 
 import re
@@ -15,6 +18,10 @@ from fdkvc.core.transcripts import Transcript, Turn, clean, clean_name
 from fdkvc.core.unread import Unread
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
+_STAMPED = re.compile(  # a date and a time, and who speaks if it is no notice
+    r"[\u200e\ufeff]?\[?\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d\d(?:[:.]\d\d)?"
+    r"(?:\s?[AaPp]\.?\s?[Mm]\.?)?(?:\]|\s-)?\s(?:([^:]{1,64}):(?:\s+|$))?"
+)
 Turns = list[tuple[str, list[str]]]
 """The turns of a dialog: each speaker with lines."""
 
@@ -37,6 +44,8 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
     line_counts = Counter(
         clean_name(match[1]) for match in map(_SPEAKER.match, lines) if match
     )
+    unread = Unread()
+    pattern = _STAMPED if _STAMPED.match(text) else _SPEAKER
     dialogs = []
     turns = Turns()
     speakers: set[str] = set()
@@ -48,10 +57,13 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
                 turns = Turns()
                 speakers = set()
             continue
-        named = _SPEAKER.match(line)
+        named = pattern.match(line)
+        if named and not named[1]:
+            unread.add("line with a time and no speaker")
+            continue
         speaker = clean_name(named[1]) if named else ""
         # A name that begins one line only may be a label in a turn, such as an address.
-        if named and (line_counts[speaker] > 1 or len(speakers) < 2):
+        if named and (pattern is _STAMPED or line_counts[speaker] > 1 or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))
         elif turns:
@@ -61,7 +73,7 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
                 f"line {line_number} has no speaker: begin it with a name and a colon, as in "
                 "'User: hello'"
             )
-    yield from read_each(_dialog, dialogs, "dialog", number, calls, Unread())
+    yield from read_each(_dialog, dialogs, "dialog", number, calls, unread)
 
 
 def _dialog(turns: Turns, number: int, calls: bool) -> Dialogs:

@@ -1,8 +1,10 @@
-"""Preferences, as for DPO: a prompt and the chosen answer; also a prompt and its completion.
+"""Preferences, as for DPO: a prompt and the chosen answer; also one answer of any other name.
 
 The prompt and the answer are texts or lists of messages, those of ShareGPT too, in the layouts of
 TRL, LLaMA-Factory, Axolotl, OpenAI and others; an answer that begins with its prompt is read alone,
-also as a text of ``Human:`` and ``Assistant:``. The rejected answer is counted as not read.
+also as a text of ``Human:`` and ``Assistant:``. A ``history`` has pairs of what was asked and
+answered before, as in files of Alpaca with several turns. The rejected answer is counted as not
+read.
 """
 
 import re
@@ -18,10 +20,10 @@ from fdkvc.core.words import name_list
 PROMPTS = name_list("conversations messages prompt question query instruction input")
 """Fields of a prompt; of texts, all are read."""
 
-ANSWERS = ("chosen", "preferred_output", "completion")
-"""Fields of the answer that is read."""
+ANSWERS = name_list("chosen chosen_messages preferred_output completion response output")
+"""Fields of the answer that is read; the last two only after a history."""
 
-REJECTED = ("rejected", "non_preferred_output", "rejected_response")
+REJECTED = name_list("rejected rejected_messages non_preferred_output rejected_response")
 
 # As Anthropic's hh-rlhf writes a dialog as one text.
 _SAID = re.compile(r"(?:^|\n\n)(Human|Assistant):[ \t]*")
@@ -36,6 +38,9 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
         unread.fields(request, {"messages"})
         value = {**value, **request, "input": None}
     yield from prompts_beside(value, place)
+    for pair in value.get("history") or []:
+        for role, words in zip(("user", "assistant"), pair, strict=False):
+            yield {"role": role, "content": words}, place
     prompts = [*filter(value.get, PROMPTS)]
     first = answered[0][0] if answered else {}
     if str(first.get("role", first.get("from"))).casefold() in ("user", "human", "system"):
@@ -56,6 +61,14 @@ def _has_answer(value: JsonObject) -> bool:
     answer_value = next(value[name] for name in ANSWERS if name in value)
     message = isinstance(answer_value, dict) and bool(answer_value.keys() & {"role", "from"})
     return message or isinstance(answer_value, str | list)
+
+
+def _has_history(value: JsonObject) -> bool:
+    """Whether a history has pairs, and an answer follows it."""
+    match value["history"]:
+        case [] | None | [[_, _], *_]:
+            return not value.keys().isdisjoint(ANSWERS)
+    return False
 
 
 def _words(message: JsonObject) -> Any:
@@ -83,10 +96,19 @@ FORMAT = chat_format(
     "preferences (DPO) and completions",
     "chosen",
     _messages,
-    reads=("system", "system_prompt", "system_message", *PROMPTS, *ANSWERS, *REJECTED),
+    reads=(
+        "system",
+        "system_prompt",
+        "system_message",
+        "history",
+        *PROMPTS,
+        *ANSWERS,
+        *REJECTED,
+    ),
     recognizes=_has_answer,
 )
 
-PREFERRED = replace(FORMAT, key="preferred", field="preferred_output")
+FORMATS = [replace(FORMAT, key=name, field=name) for name in ANSWERS[:-2]]
+"""The formats of a prompt and an answer, by the answer's field."""
 
-COMPLETION = replace(FORMAT, key="completion", field="completion")
+HISTORY = replace(FORMAT, key="history", field="history", recognizes=_has_history)

@@ -19,7 +19,6 @@ from fdkvc.core.json_input import (
     JsonObject,
     check_object,
     listed_objects,
-    objects_of,
     optional,
     require,
 )
@@ -58,13 +57,6 @@ def _turns(value: JsonObject, place: str, unread: Unread) -> Messages:
         yield restated(message, *ORIGIN), location
 
 
-def _is_row(value: JsonObject) -> bool:
-    """Whether a conversation has messages, none of them with the calls of ToolTalk."""
-    turns = value["conversation"]
-    has_calls = any("apis" in turn for turn in objects_of(turns))
-    return has_messages(turns) and not has_calls
-
-
 ROW = chat_format(
     "lmsys",
     "LMSYS, WildChat and Goose",
@@ -72,7 +64,7 @@ ROW = chat_format(
     _turns,
     ORIGIN,
     names=("conversation_id", "conversation_hash", "name"),
-    recognizes=_is_row,
+    recognizes=lambda value: has_messages(value["conversation"]),
 )
 
 

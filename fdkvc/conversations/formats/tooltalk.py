@@ -6,11 +6,16 @@ as in the benchmark's own evaluation (``microsoft/ToolTalk``,
 cluster. Farn and Shin 2023, *ToolTalk: Evaluating Tool-Usage in a Conversational Setting*.
 """
 
-import json
-
 from fdkvc.conversations.formats.base import Messages, restated
 from fdkvc.conversations.formats.chat import chat_format, messages_of
-from fdkvc.core.json_input import JsonObject, listed_objects, only, optional, require
+from fdkvc.core.json_input import (
+    JsonObject,
+    listed_objects,
+    objects_of,
+    only,
+    optional,
+    require,
+)
 from fdkvc.core.transcripts import clean_name
 from fdkvc.core.unread import Unread
 
@@ -34,11 +39,8 @@ def _messages(value: JsonObject, place: str, unread: Unread) -> Messages:
         for api, inside in listed_objects(turn, "apis", "api", location):
             request = require(api, "request", dict, inside)
             unread.fields(api, {"request", "response", "exception"})
-            named = {"name": request.get("api_name"), "arguments": request.get("parameters")}
-            call = restated(request, "api_name", "parameters", **named)
-            yield {"role": "assistant", "tool_calls": [{"function": call}]}, inside
-            answer = {"response": api.get("response"), "exception": api.get("exception")}
-            yield {"role": "tool", "content": json.dumps(answer, ensure_ascii=False)}, inside
+            answer = {name: api.get(name) for name in ("response", "exception")}
+            yield {**request, "role": "assistant", "observation": answer}, inside
         text = optional(turn, "text", str, location)
         yield restated(turn, "apis", "text", content=text), location
 
@@ -51,4 +53,5 @@ FORMAT = chat_format(
     ("metadata", "suites_used"),
     names=("name", "conversation_id"),
     name_of=_about,
+    recognizes=lambda value: any("apis" in turn for turn in objects_of(value["conversation"])),
 )

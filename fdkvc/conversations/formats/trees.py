@@ -20,9 +20,7 @@ Message = TypeVar("Message")
 
 
 # The same few names stand in each message of a file.
-@lru_cache(maxsize=4096)
-def _spelled(name: str) -> str:
-    return bare(name)
+_spelled = lru_cache(maxsize=4096)(bare)
 
 
 def field_of(owner: JsonObject, names: Sequence[str]) -> str:
