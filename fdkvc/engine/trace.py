@@ -276,6 +276,7 @@ class Trace:
         """Return the record from this turn on, without its entries."""
         index = max(turn - self.first_turn, 0)
         columns = {name: getattr(self, name) for name in BY_TURN}
+        # `joined` also cuts the arrays in mappings.
         later = joined([columns], lambda parts: parts[0][:, index:])
         first = self.first_turn + index
         seconds = self.seconds[index:]
