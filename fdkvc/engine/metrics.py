@@ -48,7 +48,7 @@ def retention(trace: Trace, dialogs: DialogBatch) -> Floats:
     """Share of the cached entries with the current topic (B, T), in [0, 1]."""
     current = dialogs.current[:, trace.first_turn :]
     # By label. The paper's rule, a cosine above 0.3, finds the same at its noise, but at a noise of
-    # 0.3 only 56 % of a topic's own tokens.
+    # 0.3 only 57 % of a topic's own tokens.
     of_topic = (_kept_bits(trace, dialogs) & topic_bit(current)[:, :, None]) != 0
     cached = np.maximum((trace.kept_tokens >= 0).sum(axis=2), 1)
     share = (of_topic.sum(axis=2) / cached).astype(np.float32)
