@@ -76,9 +76,11 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
             )
     flush(text + "\n")
     if options.out is not None:
-        names = [f"{row.session.name}, compaction {row.number + 1}" for row in results]
-        kinds = [lost_kinds(row.lost()) for row in results]
-        _draw(options.out, dict(zip(names, kinds, strict=True)))
+        lost = {}
+        for row in results:
+            place = f"{row.session.name}, compaction {row.number + 1}"
+            lost[place] = lost_kinds(row.lost())
+        _draw(options.out, lost)
 
 
 def _folder_command(options: Namespace, folder: Path, encoding: Encoder) -> None:

@@ -94,7 +94,7 @@ def how_sure(result: Forgot) -> str:
     """Say what the sentence on a compaction counts, and what not; "" if that is not known."""
     if not result.ways:
         return ""
-    kind = "imagined compaction" if result.compaction.kind == "imagined" else "compaction"
+    kind = "imagined " * (result.compaction.kind == "imagined") + "compaction"
     compactions = count(len(result.session.compactions), kind)
     unseen = "What came back in another form is not seen."
     if result.recorded and any(need.giver < 0 for need in result.lost()):
@@ -155,7 +155,7 @@ def redone_sentence(fitted: Fitted) -> str:
     redone = fitted.redone
     if not redone.lines:
         return "No later result repeats lines that had left."
-    verb = "repeats" if redone.calls == 1 else "repeat"
+    verb = "repeat" + "s" * (redone.calls == 1)
     edited = (
         f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
     )
@@ -172,10 +172,9 @@ def failures_sentence(result: Forgot) -> str:
         return ""
     similar = sum(failure.has_namesake for failure in failures)
     words = "over a path or id that does not exist and that no text before had"
-    namesakes = ""
-    if similar:
-        which = "" if len(failures) == 1 else f"for {similar:,} of them, "
-        namesakes = f"; {which}a path from before the compaction ends with the same name"
+    which = f"for {similar:,} of them, " * (len(failures) > 1)
+    same_name = f"; {which}a path from before the compaction ends with the same name"
+    namesakes = same_name * (similar > 0)
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
@@ -225,7 +224,7 @@ def rules_sentence(result: Forgot) -> str:
     if len(rules) == 1:
         verb = "stands" if standing else "does not stand"
         return f"The user's one sentence {with_rule} {verb} {where}"
-    verb = "stands" if standing == 1 else "stand"
+    verb = "stand" + "s" * (standing == 1)
     return f"{standing:,} of the user's {len(rules):,} sentences {with_rule} {verb} {where}"
 
 
@@ -234,8 +233,8 @@ def rules_lines(result: Forgot) -> list[str]:
     lines = []
     for rule in reversed(result.rules):
         if not rule.stands:
-            text = f"{result.session.messages[rule.message].place}: {rule.text}"
-            lines.append(clipped(text, WIDTH))
+            place = result.session.messages[rule.message].place
+            lines.append(clipped(f"{place}: {rule.text}", WIDTH))
     return lines[:WORST]
 
 
@@ -243,8 +242,8 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     """Return the sentences on what is missing of a compaction, and on what is not compared."""
     calls, total = result.calls
     coverage = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
-    next_one = result.number + 1 < len(result.session.compactions)
-    coverage += " until the next compaction." if next_one else "."
+    has_next = result.number + 1 < len(result.session.compactions)
+    coverage += " until the next compaction" * has_next + "."
     edit = result.calls_to_edit
     notes = (
         result.compaction.note,
@@ -326,19 +325,28 @@ def given_by(need: Need) -> str:
     return re.sub("^(used|said) (in|by) ", "", GIVEN_BY[need.source_kind])
 
 
+def clipped_value(value: str, width: int) -> str:
+    """Cut a value to a number of characters: a path at its beginning, as others may share that.
+
+    Examples
+    --------
+    >>> clipped_value("/srv/shop/port.py", 10), clipped_value("QX-771 and QX-772", 10)
+    ('…p/port.py', 'QX-771 an…')
+    """
+    line = " ".join(value.split())
+    return clipped(line[::-1], width)[::-1] if is_path(line) else clipped(line, width)
+
+
 def losses_grid(result: Forgot, words: bool) -> Grid:
     """Return the worst losses: value, who gave it, how long before, and the call that needed it."""
     messages = result.session.messages
     rows = []
     for need in result.lost()[:WORST]:
-        value = (
-            clipped(" ".join(need.value.split()), CLIPPED) if words else kind_of(need.value)
-        )
+        value = clipped_value(need.value, CLIPPED) if words else kind_of(need.value)
         call = clipped(f"{need.method}, {messages[need.message].place}", 26)
         giver = messages[need.giver].place if need.giver >= 0 else ""
         rows.append([value, clipped(given_by(need), 22), f"{need.age:,}", call, giver])
-    heads = ["value", "given by", "ago", "needed by", "came back"]
-    return Grid(heads, rows, names=len(heads))
+    return Grid(["value", "given by", "ago", "needed by", "came back"], rows, names=5)
 
 
 def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
@@ -358,10 +366,9 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
         if lost:
             grid = losses_grid(result, words=words)
             some = f"{len(grid.rows)} of {count(len(lost), 'value')}"
-            label = result.ways[0].label
             lines += [
                 "",
-                f"{some} that “{label}” does not hold, the worst first:",
+                f"{some} that “{result.ways[0].label}” does not hold, the worst first:",
                 grid.text(),
             ]
         if words and result.recorded is not None and (rules := rules_lines(result)):

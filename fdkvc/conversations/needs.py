@@ -67,7 +67,7 @@ an edit replaces."""
 NAMES = name_set("file filename name path uri url")
 """Words in the names of parameters that hold a name nevertheless."""
 
-LABELS = NAMES | name_set("branch dir key machine set test")
+LABELS = NAMES | name_set("branch dir id key machine set test")
 """Words in the names of parameters in which `MODES` are no settings."""
 
 PATTERNS = name_set("glob globs include pattern patterns regex")
@@ -180,6 +180,12 @@ SEARCHES = name_set("ack ag egrep fgrep find git grep rg")
 PACED = name_set("chmod head kill seq sleep tail timeout")
 """Programs whose plain numbers are no needs."""
 
+NOUN_FIRST = name_set("gh glab")
+"""Programs whose first word says what a number is, as in ``gh pr view 7``."""
+
+KEYS = name_set("id number")
+"""Words after the noun that says what a number is, as in ``taskId``."""
+
 MESSAGES = name_set("-m --message --title --body")
 """Flags of texts that the agent writes."""
 
@@ -275,9 +281,10 @@ def _is_long(number: str) -> bool:
 
 
 def _last_word(slot: str) -> str:
-    """Return the last word in the name of a parameter."""
-    words = [word for word in _PARTS.findall(slot) if not word.isdigit()]
-    return words[-1].lower() if words else ""
+    """Return the last word in the name of a parameter, others than `KEYS` first."""
+    words = [word.lower() for word in _PARTS.findall(slot) if not word.isdigit()]
+    nouns = [word for word in words if word not in KEYS]
+    return [*words, *nouns][-1] if words else ""
 
 
 def _is_name(text: str) -> bool:
@@ -367,7 +374,8 @@ def _in_command(command: str) -> Iterator[tuple[str, str]]:
             if program != "cd" and not is_subcommand:
                 yield from _in_word(word, program, flag)
             # A number may have its name before it as a word, as in `port 443` and `port = 443`.
-            flag = word if word.isalpha() or (word in "=:" and flag) else ""
+            if place == 1 or program not in NOUN_FIRST:
+                flag = word if word.isalpha() or (word in "=:" and flag) else ""
 
 
 def _in_word(word: str, program: str, flag: str) -> Iterator[tuple[str, str]]:

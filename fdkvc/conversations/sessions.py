@@ -178,14 +178,6 @@ class Session:
         compaction = Compaction(place, earlier, (), kind="imagined", size=size)
         return replace(self, contexts=(earlier, later), compactions=(compaction,))
 
-    def context_names(self) -> list[str]:
-        """Return the name of each context."""
-        if len(self.contexts) == 1:
-            return [self.name]
-        return [
-            f"{self.name}, context {number}" for number in range(1, len(self.contexts) + 1)
-        ]
-
     @cached_property
     def bounds(self) -> tuple[int, ...]:
         """The first new message of each context, and then the number of messages."""

@@ -389,7 +389,7 @@ def _check_most(owner: str, count: int, noun: str, limit: int) -> None:
     try:
         check_most(owner, count, noun, limit)
     except ValueError as error:
-        longer = "of a coding agent's session, python -m fdkvc forgot reads more"
+        longer = "python -m fdkvc forgot reads more, of the agents' logs that its --help names"
         raise TooLargeError(f"{error}; {longer}") from None
 
 

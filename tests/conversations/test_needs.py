@@ -56,6 +56,22 @@ def test_things_inside_a_command_are_needs_and_its_words_are_none(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"taskId": "3"}, "task"),
+        ({"pr_number": 41}, "pr"),
+        ({"id": "7"}, "id"),
+        ({"command": "gh pr edit 41 --add-label tide"}, "pr"),
+        ({"command": "tides close --berth-id 7"}, "berth"),
+        ({"command": "tides close berth 7"}, "berth"),
+    ],
+)
+def test_a_short_number_stands_beside_the_noun_of_its_parameter(arguments: Any, word: str) -> None:
+    (thing, *_) = things_of(MadeCall("run", arguments))
+    assert thing.context_word == word
+
+
+@pytest.mark.parametrize(
     ("arguments", "needed"),
     [
         ({"file_path": "/srv/app/big.py", "offset": 95, "limit": 180}, ["/srv/app/big.py"]),

@@ -153,7 +153,8 @@ def test_the_contexts_of_the_example_are_dialogs_of_one_cluster() -> None:
     spoken = read_dialogs(path.read_bytes(), path.name, calls=True)[0]
     (session,) = read_sessions(path.read_bytes(), path.name)
 
-    assert [dialog.name for dialog in dialogs] == [*session.context_names()]
+    numbers = range(1, len(session.contexts) + 1)
+    assert [dialog.name for dialog in dialogs] == [f"session, context {n}" for n in numbers]
     assert {dialog.services for dialog in dialogs} == {"session"}
     assert [len(dialog.turns) for dialog in dialogs] == [*map(len, session.contexts)]
     assert all(dialog.calls for dialog in dialogs)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import chain, starmap
 from json import JSONDecoder
 from typing import Any
@@ -35,6 +34,7 @@ from fdkvc.core.json_input import (
     of_kind,
     only,
     parse_json,
+    require,
 )
 from fdkvc.core.limits import (
     MAX_CONTEXT_MESSAGES,
@@ -77,19 +77,18 @@ def agent_format(
     label: str,
     is_line: Callable[[JsonObject], bool],
     reader: Callable[[Unread], "Reader"],
+    is_object: str = r"(?!)",
 ) -> Format:
-    """Return a format of logs, recognized by any of their first lines."""
-    return log_format(key, label, partial(_any_line, is_line), reader, lines_of)
+    """Return a format of logs, recognized by any of their first lines.
 
+    A log whose beginning the pattern `is_object` matches has its messages in one object or list.
+    """
 
-def log_format(
-    key: str,
-    label: str,
-    recognizes: Callable[[str], bool],
-    reader: Callable[[Unread], "Reader"],
-    lines: Callable[[str, Unread], Messages],
-) -> Format:
-    """Return a format of logs whose `lines` may be parts of one object."""
+    def matches(text: str) -> bool:
+        return re.match(is_object, text[:MAX_SAMPLED_CHARACTERS]) is not None
+
+    def recognizes(text: str) -> bool:
+        return matches(text) or _any_line(is_line, text)
 
     def read_sessions(text: str) -> list[Session]:
         unread = Unread()
@@ -97,11 +96,11 @@ def log_format(
         times = dict[str, float]()
         fork = ""
         folder = ""
-        for line, place in lines(text, unread):
+        for line, place in (messages_of if matches(text) else lines_of)(text, unread):
             log.read(line, place)
             times[place] = _time(line.get("timestamp"))
             header = _header(line)
-            folder = folder or str(of_kind(header.get("cwd"), str))
+            folder = folder or of_kind(header.get("cwd"), str)
             if not fork and any(map(header.get, FORKS)):
                 fork = f"It was forked from another session ({place})."
         sessions = []
@@ -144,9 +143,8 @@ def _time(timestamp: Any) -> float:
     # opencode's times are in milliseconds.
     if type(timestamp) in (int, float):
         return float(timestamp) / 1000
-    if isinstance(timestamp, str):
-        with suppress(ValueError, OverflowError):
-            return datetime.fromisoformat(timestamp).timestamp()
+    with suppress(TypeError, ValueError, OverflowError):
+        return datetime.fromisoformat(timestamp).timestamp()
     return 0.0
 
 
@@ -214,6 +212,20 @@ def lines_of(text: str, unread: Unread) -> Messages:
             named_line = f"{noun} {number}, which {_relative(reason)}"
             other_lines = f"more {noun}s that cannot be read"
             unread.add(named_line if named <= MAX_NAMED_LINES else other_lines)
+
+
+def messages_of(text: str, unread: Unread) -> Messages:
+    """Yield each message of a list or of one object, with its time and this object's folder."""
+    check_structure(text.encode())
+    value = parse_json(text)
+    owner = value if isinstance(value, dict) else {"messages": value}
+    folder = of_kind(owner.get("info"), dict).get("directory")
+    for number, row in enumerate(require(owner, "messages", list, "the file"), start=1):
+        if isinstance(row, dict):
+            time = of_kind(of_kind(row.get("info"), dict).get("time"), dict).get("created")
+            yield {"timestamp": time, **row, "cwd": folder}, f"message {number}"
+        else:
+            unread.add(f"message {number}, which is not an object")
 
 
 def _relative(reason: str) -> str:
@@ -574,7 +586,8 @@ def call_ids(message: JsonObject) -> list[str]:
 def transcripts_of(session: Session, calls: bool) -> Dialogs:
     """Yield each context as a dialog, with the text of calls or without."""
     unread = Unread.of(session.unread)
-    for name, context in zip(session.context_names(), session.contexts, strict=True):
+    for number, context in enumerate(session.contexts, start=1):
+        name = session.name + f", context {number}" * bool(session.compactions)
         if not context:  # nothing stayed, and nothing was said
             continue
         try:

@@ -285,9 +285,8 @@ class _Reader(Reader):
         saved = _count(metadata, "tokensSaved")
         size_after = None if size_before is None or saved is None else size_before - saved
         calls = {*_texts(metadata, "compactedToolIds")}
-        sizes = size_before, size_after
         trigger = clean_name(_field(metadata, "trigger", str))
-        if not agent.clear(place, calls, sizes, trigger):
+        if not agent.clear(place, calls, (size_before, size_after), trigger):
             self.skip("system, microcompact_boundary", False)
 
 

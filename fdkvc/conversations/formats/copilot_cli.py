@@ -71,8 +71,7 @@ class _Reader(Reader):
             case {"type": "session.context_cleared"}:
                 thread.leave({*thread.context})
             case {"type": kind}:
-                is_silent = not str(kind).endswith(SPOKEN)
-                self.skip(kind, is_silent)
+                self.skip(kind, not str(kind).endswith(SPOKEN))
 
     def end(self) -> Iterable[Thread]:
         return self.threads.values()

@@ -2,7 +2,7 @@
 
 ``$set`` with ``messages`` is what the model has in context from then on: if some of those so far
 are not among them, the new ones are the summary, and without one nothing was compacted. Sessions
-that are one object have no compactions.
+that are one object, as former versions wrote them, have no compactions.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +23,10 @@ CALL = ("id", "name", "args")
 """Fields of a call that are read."""
 
 
+OBJECT = r'\s*\{[^{}]*"projectHash"[^{}]*"messages"\s*:\s*\['
+"""How a session that is one object begins."""
+
+
 def is_line(value: JsonObject) -> bool:
     """Whether an object is the first line of a session."""
     return value.keys() >= {"projectHash", "sessionId"} and "messages" not in value
@@ -34,14 +38,16 @@ class _Reader(Reader):
         self.results = set[str]()  # the ids of calls whose results were added
 
     def read(self, line: JsonObject, place: str) -> None:
+        lacking = "record of compactions, which this version of Gemini CLI does not write"
+        self.unread.add(lacking, place == "message 1")
         match line:
             case {"$rewindTo": str(key)}:
                 first = min(self.numbers.get(key, [0]), default=0)
                 self.thread.leave({*self.thread.since(first)})
             case {"$set": {"messages": list(rows)}}:
                 self._replace(objects_of(rows), place)
-            case {"id": str(key), "type": "user" | "gemini"}:
-                self._say(key, line, place)
+            case {"type": "user" | "gemini"}:
+                self._say(str(line.get("id", place)), line, place)
             case _:
                 kind = line.get("type")
                 self.skip(kind, kind is None)
@@ -99,4 +105,4 @@ class _Reader(Reader):
             self.numbers.setdefault(key, []).append(number)
 
 
-FORMAT = agent_format("gemini-cli", "sessions of Gemini CLI", is_line, _Reader)
+FORMAT = agent_format("gemini-cli", "sessions of Gemini CLI", is_line, _Reader, OBJECT)

@@ -5,65 +5,36 @@ summary, which is an answer with ``summary: true``; the messages from ``tail_sta
 Results whose ``state.time.compacted`` is set were cleared at that time.
 """
 
-import re
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from fdkvc.conversations.formats.agents import (
     Reader,
-    log_format,
+    agent_format,
     summary_of,
 )
-from fdkvc.conversations.formats.base import Messages
 from fdkvc.conversations.formats.messages import texts_in
-from fdkvc.core.json_input import (
-    JsonObject,
-    check_structure,
-    objects_of,
-    of_kind,
-    parse_json,
-    require,
-)
-from fdkvc.core.limits import MAX_SAMPLED_CHARACTERS
-from fdkvc.core.unread import Unread
+from fdkvc.core.json_input import JsonObject, objects_of, of_kind
 
-_MARK = re.compile(r'"sessionID"\s*:\s*"ses_')
-"""What is at the beginning of a session."""
-
+OBJECT = r'(?s)(?=.*"sessionID"\s*:\s*"ses_)\s*(\{.*"messages"\s*:\s*)?\['
+"""How a session begins."""
 
 TRIGGERS = {"True": "auto", "False": "manual"}
 """What began a compaction, by the field ``auto`` of the part that asks for it."""
-
-
-def _messages(text: str, unread: Unread) -> Messages:
-    """Yield each message, with its time and the session's folder as other logs have them."""
-    check_structure(text.encode())
-    value = parse_json(text)
-    owner = value if isinstance(value, dict) else {"messages": value}
-    rows = require(owner, "messages", list, "the file")
-    folder = of_kind(owner.get("info"), dict).get("directory")
-    for number, row in enumerate(rows, start=1):
-        time: float = 0
-        match row:
-            case {"info": {"time": {"created": int() | float() as created}}}:
-                time = created
-        if isinstance(row, dict):
-            yield {**row, "timestamp": time, "cwd": folder}, f"message {number}"
-        else:
-            unread.add(f"message {number}, which is not an object")
 
 
 class _Reader(Reader):
     def begin(self) -> None:
         self.firsts: dict[str, int] = {}  # the first message of each line, by its id
         self.requests: dict[str, JsonObject] = {}  # for a summary, by the id of the line
-        self.clearings = list[tuple[float, str]]()  # of a call's result, a heap by time
+        self.clearings = list[tuple[int, str]]()  # of a call's result, a heap by time
 
     def read(self, line: JsonObject, place: str) -> None:
         info = of_kind(line.get("info"), dict)
         parts = objects_of(line.get("parts"))
         due = set()
-        while self.clearings and self.clearings[0][0] <= line["timestamp"]:
+        moment = of_kind(line.get("timestamp"), int)
+        while self.clearings and self.clearings[0][0] <= moment:
             due.add(heappop(self.clearings)[1])
         if due:  # the whole context is searched for them
             self.thread.clear(place, due)
@@ -102,10 +73,4 @@ class _Reader(Reader):
         )
 
 
-def _is_session(text: str) -> bool:
-    beginning = text[:MAX_SAMPLED_CHARACTERS]
-    is_json = re.match(r'\s*(\{.*"messages"\s*:\s*)?\[', beginning, re.DOTALL)
-    return is_json is not None and _MARK.search(beginning) is not None
-
-
-FORMAT = log_format("opencode", "sessions of opencode", _is_session, _Reader, _messages)
+FORMAT = agent_format("opencode", "sessions of opencode", lambda _: False, _Reader, OBJECT)

@@ -22,7 +22,6 @@ traceEvents: a trace of a browser
 cells nbformat: a Jupyter notebook
 client_msg_id: an export of Slack
 guild channel: an export of Discord
-sessionId projectHash: a session of Gemini CLI
 responderUsername requests: VS Code's export of Copilot
 id version cwd: a session of pi in which nobody says anything
 run_type inputs: a run of LangSmith

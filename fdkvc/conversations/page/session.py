@@ -20,6 +20,7 @@ from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
 from fdkvc.conversations.forgot_history import Need
 from fdkvc.conversations.forgot_report import (
     WORST,
+    clipped_value,
     given_by,
     heading,
     how_sure,
@@ -38,7 +39,7 @@ from fdkvc.conversations.page.filling import Column, columns_of, filling_html
 from fdkvc.conversations.session_text import span_kind
 from fdkvc.conversations.sessions import Session
 from fdkvc.core.transcripts import SPAN_KINDS
-from fdkvc.core.words import clipped, count
+from fdkvc.core.words import count
 from fdkvc.runs.grid import Grid
 from fdkvc.runs.jobs import Progress
 from fdkvc.ui import fields
@@ -332,7 +333,7 @@ def _draw_losses(scope: str, card: CompactionCard) -> None:
         )
     for place, (need, words) in enumerate(card.losses):
         st.button(
-            Markdown("**{}** {}").format(clipped(need.value, 48), words),
+            Markdown("**{}** {}").format(clipped_value(need.value, 48), words),
             key=f"{scope}/loss/{place}",
             type="tertiary",
             icon=":material/south:",
