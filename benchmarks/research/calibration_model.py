@@ -68,8 +68,8 @@ def promise_of(card: Card) -> tuple[float, float]:
     """Return the share of values that a card says stays right, and its low end; NaN for none."""
     best = card.best
     reading = None if best is None else best.reading
-    if reading is not None and not isnan(reading.interval[0]):
-        return reading.right / reading.values, reading.interval[0]
+    if reading is not None and not isnan(reading.low):
+        return reading.right / reading.values, reading.low
     if card.promise is not None:
         return card.promise.mean, card.promise.low
     return float("nan"), float("nan")

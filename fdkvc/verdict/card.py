@@ -131,8 +131,9 @@ class Reading(ModelLoss):
 
     dialogs: int
     """From how many it evicted."""
-    interval: tuple[float, float] = (math.nan, math.nan)
-    """Of the share of values that stay right, over clusters; NaN if these are too few."""
+    low: float = math.nan
+    high: float = math.nan
+    """The interval of the share of values that stay right, over clusters; NaN without one."""
 
     @property
     def wrong(self) -> int:

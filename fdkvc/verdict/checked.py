@@ -519,7 +519,7 @@ def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Rea
         values = int(counts.sum())
         reading = Reading(right_values, values, float(kl.mean()), len(kl))
         if values:
-            interval = cluster_share(right.value, [*clusters_of(right)], values, counts)
-            reading = replace(reading, interval=interval)
+            low, high = cluster_share(right.value, [*clusters_of(right)], values, counts)
+            reading = replace(reading, low=low, high=high)
         readings[str(name)] = reading
     return readings

@@ -171,13 +171,13 @@ def others_sentence(card: Card) -> str:
 
 
 def _why_no_engine(card: Card) -> str:
-    """Return what each way that engines have lacks; "" if none was tried."""
+    """Return why each way that engines have is not set; "" if none was tried."""
     names = dict[str, list[str]]()
     for row in card.ways:
         if row.in_engines:
             names.setdefault(_lack(card, row), []).append(f"“{way_words(row.policy)}”")
     lacks = [f"{listed(ways)} ({lack})" for lack, ways in names.items()]
-    return f". What engines have is not enough: {', '.join(lacks)}" if lacks else ""
+    return f". What engines have is not set here: {', '.join(lacks)}" if lacks else ""
 
 
 def _lack(card: Card, candidate: Way) -> str:
@@ -238,7 +238,7 @@ def _imperative(name: str) -> str:
 
 
 def certainty(card: Card) -> str:
-    """Return how sure the card is, in one of four words."""
+    """Return how sure the card is, in few words."""
     return way_certainty(card, card.main_way)
 
 
@@ -372,10 +372,9 @@ def _lost_words(best: Way, reading: Reading, target: float) -> str:
             f": under “{way_words(best.policy)}” the words that the full cache expects become "
             f"{lost} less likely, which is all that was compared"
         )
-    low, high = reading.interval
-    ends = "too few conversations for an interval"
-    if not math.isnan(low):
-        ends = f"{percent(low)} to {percent(high)}"
+    ends = "too few conversations, or too unequal ones, for an interval"
+    if not math.isnan(reading.low):
+        ends = f"{percent(reading.low)} to {percent(reading.high)}"
     words = f": {reading.right} of {count(reading.values, 'value')} stay the same as with the full "
     words += f"cache ({ends})"
     if reading.right < target * reading.values:

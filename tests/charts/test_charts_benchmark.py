@@ -65,6 +65,14 @@ CHARTS: dict[str, Callable[[Theme], Spec]] = {
         ),
         readings=SERIES[:2].assign(budget=2),
     ),
+    "few readings": lambda theme: budgets_chart(
+        SERIES.assign(budget=SERIES.turn + 1, n=9),
+        "Recall",
+        theme,
+        policies=POLICIES,
+        marks=pd.DataFrame(columns=["label", "policy", "budget", "mean"]),
+        readings=SERIES[:2].assign(budget=2, ci_low=np.nan, ci_high=np.nan),
+    ),
     "series": lambda theme: series_chart(
         SERIES, "AB", "Shift", "Alignment", POLICIES, (0.0, 1.0), theme
     ),
@@ -91,6 +99,7 @@ def test_a_chart_is_drawn_from_its_data_alone(name: str, theme: Theme) -> None:
     drawn = picture(chart, theme, 400)
     assert drawn.count("<path") > 3
     assert "NaN" not in drawn
+    assert "interval from: null" not in drawn
     assert not re.search(r"\d%", drawn)
     assert "https://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", drawn)
 

@@ -273,17 +273,21 @@ def test_twenty_values_in_five_conversations_are_a_measurement(
     ("interval", "words"),
     [
         ((0.62, 1.0), "62 % to 100 %"),
-        ((math.nan, math.nan), "too few conversations for an interval"),
+        ((math.nan, math.nan), "too few conversations, or too unequal ones, for an interval"),
     ],
 )
 def test_a_reading_says_its_interval_or_that_there_is_none(
     interval: tuple[float, float], words: str
 ) -> None:
-    reading = Reading(18, 20, 0.01, 5, interval)
+    reading = Reading(18, 20, 0.01, 5, *interval)
     read = ModelRead("SmolLM2", ("d0",), 900, {"sink": reading})
-    assert f"18 of 20 values stay the same as with the full cache ({words})" in (
-        certainty_sentence(card_of({"sink": (0.5, 0.96, 0.99)}, read=read))
-    )
+    card = card_of({"sink": (0.5, 0.96, 0.99)}, read=read)
+    basis = certainty_sentence(card)
+    assert f"18 of 20 values stay the same as with the full cache ({words})" in basis
+    record = card_record(card)
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    ends = [record["ways"][0]["reading"][end] for end in ("low", "high")]
+    assert ends == [None if math.isnan(end) else end for end in interval]
 
 
 def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> None:
@@ -595,7 +599,7 @@ def test_without_calls_the_simplest_way_is_set_of_those_that_lose_hardly_more() 
         assert best_of(card).policy == best
         said = card_sentences(card)[1]
         assert ("As good here" in said) == (best == MESSAGES)
-        lack = "What engines have is not enough: “Drop oldest messages” (a model loses more)"
+        lack = "What engines have is not set here: “Drop oldest messages” (a model loses more)"
         assert (lack in said) == (best != MESSAGES)
 
 
@@ -624,7 +628,7 @@ def test_what_each_way_of_engines_lacks_is_said(
 ) -> None:
     recall = {"sinks(weighted-recency)": (0.96, 0.97, 0.98), policy: shares}
     card = card_of(recall, lengths=[600])
-    assert f"not enough: “{way_words(policy)}” ({lack})" in card_sentences(card)[1]
+    assert f"not set here: “{way_words(policy)}” ({lack})" in card_sentences(card)[1]
 
 
 def test_the_table_the_record_and_the_setting_say_the_same() -> None:

@@ -216,7 +216,7 @@ def test_the_interval_of_a_reading_is_over_conversations() -> None:
         tokens = {f"d{number}": 100 for number in range(len(shares))}
         reading = readings_of(table, tokens)["sink"]
         assert reading.values == 10 * len(shares)
-        return reading.interval
+        return reading.low, reading.high
 
     uneven = interval_of(0, 1, 1, 1, 1)
     assert uneven[0] < share_interval(40, 50)[0] - 0.3

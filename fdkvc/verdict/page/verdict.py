@@ -381,7 +381,7 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         reading = row.reading
         if row.size and reading is not None and reading.values:
             share = reading.right / reading.values
-            readings.append((row.policy, row.size, share, *reading.interval))
+            readings.append((row.policy, row.size, share, reading.low, reading.high))
     points = pd.DataFrame(marks, columns=["label", "policy", "budget", "mean"])
     read = pd.DataFrame(readings, columns=["policy", "budget", "mean", "ci_low", "ci_high"])
     return budgets_chart(
