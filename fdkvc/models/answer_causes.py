@@ -144,12 +144,13 @@ def is_readable(text: str) -> bool:
 
 
 def evicted_words(words: Sequence[Word], cache: TextCache) -> frozenset[str]:
-    """Return the words, as `bare`, that most heads have evicted wherever they stand in a text."""
+    """Return the readable words, as `bare`, that most heads evicted wherever a text has them."""
     evicted = (cache.evicted_in >= 0).mean(axis=(0, 1)) > 0.5  # (N,)
     gone = set[str]()
     there = set[str]()
     for word in words:
-        (gone if evicted[word.tokens].any() else there).add(bare(word.text))
+        if is_readable(word.text):
+            (gone if evicted[word.tokens].any() else there).add(bare(word.text))
     return frozenset(gone - there)
 
 
@@ -350,8 +351,9 @@ class Restoration:
     lost: str
     """The passage under the policy's cache."""
     word: str
-    """The lost word: the first of the full cache's passage that the other lacks. One that had been
-    said and was evicted is taken before others, then a readable one; "" if it lacks none."""
+    """The lost word: the first of the full cache's passage that the other lacks. One that it has
+    nowhere is taken before others, then one that had been said and was evicted, then a readable
+    one; "" if it lacks none."""
     attempts: tuple[Attempt, ...]
     """Each span alone, by falling attention of the full cache; then all of them."""
 
@@ -394,6 +396,7 @@ def restore_spans(
     writer, full_ids = full_answer
     length = MAX_REWRITTEN_TOKENS if model.decoder.large else MAX_WRITTEN_TOKENS
     start = cache.count + len(tokens.marks[writer])
+    length = min(length, model.decoder.shape.positions - start)
     full = TextCache(model.decoder)
     read([full], [*cache.ids, *full_ids][: start + length], last=1)
     answer = tokens.passage_text(full.ids[cache.count :])
@@ -413,9 +416,11 @@ def restore_spans(
     missing = [*compress(full_words, changed)]
     whole_answer = Word("", -1, start, max(full.count, start + 1))
 
-    def rank(word: Word) -> tuple[bool, bool]:
-        readable = is_readable(word.text)
-        return not (readable and bare(word.text) in gone), not readable
+    written = {*map(bare, policy_words)}
+
+    def rank(word: Word) -> tuple[bool, ...]:
+        text = bare(word.text)
+        return text in written, text not in gone, not is_readable(word.text)
 
     chosen = min(missing, key=rank, default=whole_answer)
     end = chosen.end

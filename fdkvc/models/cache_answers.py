@@ -27,7 +27,8 @@ class Predicted(NamedTuple):
     instead: str
     """The text of the likeliest tokens."""
     evicted: bool = False
-    """Whether it had been said, and was evicted wherever it was; see `evicted_words`."""
+    """Whether it, or a word of it, had been said and was evicted wherever that was; see
+    `evicted_words`."""
 
 
 @dataclass(frozen=True)

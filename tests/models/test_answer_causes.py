@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from fdkvc.models.answer_causes import (
 )
 from fdkvc.models.numpy.chat import Chat, generate
 from fdkvc.models.numpy.language_model import LanguageModel, load_language_model
-from fdkvc.models.numpy.model_text import Writer
+from fdkvc.models.numpy.model_text import Passage, Writer
 from fdkvc.models.numpy.text_cache import EvictingCache, TextCache, read
+from fdkvc.models.numpy.tokens import Tokens
 from fdkvc.policies import policy_named
 from tests.language_models import write_model
 
@@ -196,6 +198,44 @@ def test_the_lost_word_is_one_of_the_answer_that_is_given(
 
     assert restoration.full == "Glad to say Trieste"
     assert restoration.word == "Trieste", "it had been said, and left"
+
+
+def test_the_lost_word_is_one_that_the_other_answer_has_nowhere(
+    model: LanguageModel, context: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To say that it lacks no word, as it has the first that stands elsewhere, would be false."""
+    tokens = model.tokens
+
+    def write(_: Tokens, caches: list[TextCache], writer: Writer, **options: Any) -> list[str]:
+        read(caches, [*tokens.marks[writer], *tokens.encode("Trieste or Ljubljana")[0]])
+        return ["Trieste or Ljubljana"] * len(caches)
+
+    monkeypatch.setattr("fdkvc.models.answer_causes.generate_passages", write)
+    cache, passages = context.caches["fifo"], context.passages["fifo"]
+    words = tokens.encode("Ljubljana or Trieste then seven")[0]
+    answer: tuple[Writer, Any] = "system", (*tokens.marks["system"], *words)
+    restoration = restore_spans(model, cache, passages, answer, max_spans=1)
+
+    assert restoration.word == "seven"
+    assert not restoration.undone(restoration.lost, restoration.full)
+
+
+def test_an_answer_is_restored_within_the_length_of_the_model(tmp_path: Path) -> None:
+    """In a chat of one's own a policy's text may be longer than that of the full cache."""
+    room = 3
+    text = "a train to Trieste " * 20
+    whole = load_language_model(write_model(tmp_path / "whole", seed=3))
+    size = len(whole.tokens.encode_passage(Passage("user", text, 0)).ids) + 1 + room
+    model = load_language_model(
+        write_model(tmp_path / "short", seed=3, max_position_embeddings=size)
+    )
+    chat = Chat(model, {"fifo": EvictingCache(model.decoder, policy_named("fifo"), BUDGET)})
+    chat.add_message(text)
+    mark = model.tokens.marks["system"]
+    answer: tuple[Writer, Any] = "system", (*mark, *model.tokens.encode("a long answer")[0])
+    restoration = restore_spans(model, chat.caches["fifo"], chat.passages["fifo"], answer, 1)
+
+    assert "a long answer".startswith(restoration.full)
 
 
 def test_a_word_is_evicted_once_most_heads_have_no_place_where_it_was_said(

@@ -103,6 +103,9 @@ def test_restore_says_what_the_headline_says() -> None:
     fifo = replace(answer("FIFO"), passages=(("call", right), ("call", city)), calls=calls)
     assert "FIFO does not" in headline([replace(fifo, title="Full", calls=calls[:1]), fifo])
     assert "the calls are wrong, but the first is right" in _summary(fifo, restored, right, False)
+    silent = replace(fifo, passages=(("system", "hello"),), calls=(grade_call("", right),))
+    assert "**" not in _summary(silent, restored, right, True)
+    assert "makes no call; once one is begun for it" in _summary(silent, restored, right, True)
     fifo = replace(fifo, calls=calls[:1])
     assert "the call is right" in _summary(fifo, restored, right, False)
     assert "the call is the same as the full cache's" in _summary(fifo, restored, right, True)
@@ -166,6 +169,20 @@ def test_predictions_are_those_of_each_cache_token_by_token(
         assert words == ["Rosalind's", "birthday.", "turns", "thirty."]
         said = tokens.text(likeliest[text])
         assert all(word.instead in said for word in shown.predicted)
+
+
+def test_a_value_of_several_words_is_evicted_once_one_of_them_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(loading.MODELS, "mine", str(write_model(tmp_path, seed=3)))
+    dialog = dialogs_of("dialogues")[1]
+    turn = dialog.calls[0].turn
+    about = "mine", "key", dialog.name, turn, (policy_named("fifo"),), 8, "head", (), ((0, 3),)
+    *_, answered = write(begin(Conversation(*about, dialog), None, lambda share: None))
+    full, fifo = answered.answers()
+    values = {word.text: word.evicted for word in fifo.predicted}
+    assert any(values[text] for text in values if " " in text), values
+    assert not any(word.evicted for word in full.predicted)
 
 
 @pytest.mark.parametrize("example", ["birthday", "hotel"])

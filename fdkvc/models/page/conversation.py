@@ -477,7 +477,8 @@ def _predicted(
             # What is predicted for a token stands at the one before it.
             instead = tokens.text(likeliest[low - 1 : end - 1]).strip()
             right = causes.bare(instead) == causes.bare(text)
-            words.append(Predicted(text, right, instead, causes.bare(text) in gone))
+            has_left = not gone.isdisjoint(map(causes.bare, text.split()))
+            words.append(Predicted(text, right, instead, has_left))
         cache.end_turn()
     return tuple(words)
 

@@ -53,7 +53,8 @@ def show_restoration(
     st.caption(
         "Each row puts evicted words back, in every head and for this answer only: those that get "
         "the most attention where a full cache reads the missing word, function words last. In "
-        "your own chat each cache has its own earlier answers, which may differ, too."
+        "your own chat each cache has its own earlier answers, which may differ, too. Where the full "
+        "cache makes a call, each row begins with one."
     )
 
 
@@ -67,6 +68,11 @@ def _summary(
         if kind == "answer":
             words = Markdown("With {} the answer lacks no word of the full cache's: {}.")
             return words.format(title, "nothing to restore. Ask about something said earlier")
+        if "call" not in dict(answer.passages):
+            words = Markdown(
+                "With {} the model makes no call; once one is begun for it, it is {}."
+            )
+            return words.format(title, goal)
         if answer.calls and not answer.as_expected:  # by the headline: a later call is another
             words = Markdown("With {} the calls are {}, but the first is {}: {}.")
             remark = "words are restored for the first only"
