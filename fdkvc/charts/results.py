@@ -72,8 +72,8 @@ def budgets_chart(
         ends = {"y": alt.Y("ci_low:Q", scale=between(domain)), "y2": "ci_high"}
         layers.append(read.mark_rule(strokeWidth=2, aria=False).encode(**ends))
         square = read.mark_point(shape="square", size=130, filled=True, opacity=1)
-        ends_known = bool(readings.ci_low.notna().all())
-        layers.append(square.encode(y=y, tooltip=[*words, *mean_tips(".1%", ends_known)]))
+        has_ends = not readings.ci_low.hasnans
+        layers.append(square.encode(y=y, tooltip=[*words, *mean_tips(".1%", has_ends)]))
     marked = base.properties(data=alt.NamedData("marks"))
     if len(marks):
         ring = marked.mark_point(size=260, strokeWidth=3, color=theme.ink, opacity=1)

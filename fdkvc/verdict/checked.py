@@ -517,9 +517,7 @@ def readings_of(table: pd.DataFrame, tokens: Mapping[str, int]) -> dict[str, Rea
         counts = right["count"]
         right_values = round(float((right.value * counts).sum()))
         values = int(counts.sum())
-        reading = Reading(right_values, values, float(kl.mean()), len(kl))
-        if values:
-            low, high = cluster_share(right.value, [*clusters_of(right)], values, counts)
-            reading = replace(reading, low=low, high=high)
-        readings[str(name)] = reading
+        clusters = clusters_of(right).tolist()
+        ends = cluster_share(right.value, clusters, values, counts) if values else ()
+        readings[str(name)] = Reading(right_values, values, float(kl.mean()), len(kl), *ends)
     return readings

@@ -327,16 +327,11 @@ class Answered:
     @property
     def full_answer(self) -> tuple[Writer, tuple[int, ...]]:
         """The writer and the tokens of the first passage of the full cache's answer."""
-        tokens = self.chat.model.tokens
         written = self.chat.passages[FULL][self.began(FULL) :]
         if not written:
-            return "system", tuple(tokens.marks["system"])
+            return "system", self.chat.model.tokens.marks["system"]
         writer, first, end = written[0]
-        ids = tuple(self.chat.caches[FULL].ids[first:end])
-        closing = tuple(tokens.closing)
-        if ids[len(ids) - len(closing) :] == closing:
-            ids = ids[: len(ids) - len(closing)]
-        return writer, ids
+        return writer, tuple(self.chat.caches[FULL].ids[first:end])
 
     def speakers(self, name: str) -> list[str]:
         """Return who speaks in each passage of a cache's text."""
@@ -526,7 +521,5 @@ def restore(
     """Return the answers after restoring what a policy evicted; a large model tries fewer spans."""
     chat = answered.context
     max_spans = MAX_RESTORED_SPANS // 2 if chat.model.decoder.large else MAX_RESTORED_SPANS
-    evicting = chat.caches[name], chat.passages[name]
-    return causes.restore_spans(
-        chat.model, *evicting, answered.full_answer, max_spans, on_progress
-    )
+    evicting = chat.model, chat.caches[name], chat.passages[name]
+    return causes.restore_spans(*evicting, answered.full_answer, max_spans, on_progress)

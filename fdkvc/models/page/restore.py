@@ -53,8 +53,8 @@ def show_restoration(
     st.caption(
         "Each row puts evicted words back, in every head and for this answer only: those that get "
         "the most attention where a full cache reads the missing word, function words last. In "
-        "your own chat each cache has its own earlier answers, which may differ, too. Where the full "
-        "cache makes a call, each row begins with one."
+        "your own chat each cache has its own earlier answers, which may differ, too. Where the "
+        "full cache makes a call, each row begins with one."
     )
 
 

@@ -152,9 +152,10 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     full = answers[0]
     titles = ["the full cache", *(answer.title for answer in answers[1:])]
     text = "the full cache's answer" if by_full else "the true answer"
-    fault = _fault(answers) if by_full else ""
-    if fault:
-        return f"Nothing to compare with here: the full cache {fault}"
+    calling = [answer.title for answer in answers[1:] if _calls(answer)]
+    if by_full and calling and not _calls(full):
+        others = f"{listed(calling)} {'do' if len(calling) > 1 else 'does'}"
+        return f"Nothing to compare with here: the full cache makes no call, but {others}"
     if full.calls and full.as_expected:
         return _calls_sentence(answers, titles)
     right = [index for index, predicted in enumerate(full.predicted) if predicted.right]
@@ -184,15 +185,6 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     if by_full:
         return "The full cache's answer has no content word: nothing to compare"
     return f"The full cache predicts no word of {text}: there is nothing to lose"
-
-
-def _fault(answers: Sequence[CacheAnswer]) -> str:
-    """Say that others make a call and the full cache none; empty if its answer may be compared."""
-    full, *policy_answers = answers
-    calling = [answer.title for answer in policy_answers if _calls(answer)]
-    if calling and not _calls(full):
-        return f"makes no call, but {listed(calling)} {'do' if len(calling) > 1 else 'does'}"
-    return ""
 
 
 def _calls(answer: CacheAnswer) -> bool:
