@@ -16,7 +16,7 @@ from fdkvc.conversations.thing_index import file_name, is_path
 from fdkvc.core.json_input import Fields
 from fdkvc.core.transcripts import GIVEN_BY
 from fdkvc.core.words import clipped, count, percent
-from fdkvc.policies.ways import CLEARED, CLEARING_EDIT, MESSAGES
+from fdkvc.policies.ways import CLEARED, MESSAGES
 from fdkvc.runs.grid import Grid
 
 WORST = 5
@@ -274,19 +274,15 @@ def instruction(result: Forgot) -> str:
         kept.append("my rules")
     recorded = result.recorded.holds
     gain = ""
-    # The list is the last of the ways, and is named first.
-    for way in result.ways:
-        if way.label == LISTED and any(way.holds):
-            pairs = zip(way.holds, recorded, strict=True)
-            both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
-            gain = (
-                " With a list of what the user and the agent's calls had named "
-                f"({way.tokens:,} more tokens), what stayed would have held {both}; the list "
-                f"alone, {sum(way.holds):,}.{gain}"
-            )
-        elif way.policy == CLEARED and sum(way.holds) > sum(recorded):
-            edit = CLEARING_EDIT.format(result.compaction.recorded[0] or result.before)
-            gain += f" Clearing results would hold more too; in Anthropic's API: `{edit}`."
+    listed = result.ways[-1]
+    if listed.label == LISTED and any(listed.holds):
+        pairs = zip(listed.holds, recorded, strict=True)
+        both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
+        gain = (
+            " With a list of what the user and the agent's calls had named "
+            f"({listed.tokens:,} more tokens), what stayed would have held {both}; the list "
+            f"alone, {sum(listed.holds):,}."
+        )
     lead = f"What had left: {', '.join(losses)}. " if losses else ""
     return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
 

@@ -43,6 +43,7 @@ from fdkvc.engine.fit import fit
 from fdkvc.engine.simulate import simulate
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import policy_named, read_policy, synthetic_policies
+from fdkvc.policies.ways import CLEARED, MESSAGES
 from tests.session_lines import ClaudeCode, long_log
 
 EXAMPLE = EXAMPLES / "agent.jsonl"
@@ -386,6 +387,17 @@ def test_the_other_ways_keep_as_much_as_one_asks(capsys: pytest.CaptureFixture[s
     for compaction in report["compactions"]:
         assert max(way["tokens"] for way in compaction["ways"][1:]) <= 300
     assert report["compactions"][0]["ways"][0]["tokens"] == 624
+
+
+def test_no_setting_is_advised_as_a_replay_that_clears_results_may_drop_messages_too() -> None:
+    *_, result = forgot(SESSION.in_tokens(Encoding()))
+    ways = {way.policy: way for way in result.ways}
+    assert sum(ways[CLEARED].holds) > sum(result.ways[0].holds)
+    assert ways[CLEARED].holds == ways[MESSAGES].holds, "nothing is left to clear"
+
+    assert "To paste after /compact" in instruction(result)
+    assert "Clearing" not in instruction(result)
+    assert "API" not in instruction(result)
 
 
 def test_what_a_list_would_have_held_is_said_only_if_it_holds_something() -> None:

@@ -72,6 +72,8 @@ def test_a_session_has_its_own_question_alone() -> None:
     for app, question in zip((opened(), once), questions, strict=True):
         assert question in words_of(app)
         assert ".st-key-page-purpose { display: none }" in html(app)
+        example = "Example: a coding agent's session, compacted twice. “My file” opens yours."
+        assert (example in words_of(app)) == (app is not once)
     chat = html(open_page("dialogs", file="chat"))
     assert ".st-key-page-purpose { display: none }" not in chat
     assert 'class="session-bar"' not in chat

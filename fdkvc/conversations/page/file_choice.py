@@ -50,6 +50,12 @@ TOOLS = Field(
 DIALOG = Field("Dialog", name="dialog", default=0, low=0, high=MAX_DIALOGS - 1)
 
 
+def name_example(page: str, verb: str) -> None:
+    """Say of a bundled file that it is an example, and what “My file” does."""
+    if example := files.SHIPPED.get(held(page, FILE)):
+        st.caption(plain(f"{example}. “My file” {verb} yours."))
+
+
 def choose_transcript(page: str, file: files.DialogFile) -> int:
     """Choose a dialog of a file; return its index."""
     names = dict(enumerate(transcript.name for transcript in file.transcripts))

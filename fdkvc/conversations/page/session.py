@@ -34,6 +34,7 @@ from fdkvc.conversations.forgot_report import (
 from fdkvc.conversations.formats import read_sessions
 from fdkvc.conversations.lexical import Encoder
 from fdkvc.conversations.losses_chart import losses_chart
+from fdkvc.conversations.page.file_choice import name_example
 from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.page.filling import Column, columns_of, filling_html
 from fdkvc.conversations.session_text import span_kind
@@ -185,6 +186,7 @@ def show_session(
     sessions = sessions_of(file, encoding)
     hide("page-purpose")  # the session has a question of its own
     with st.container(border=True, key="session"):
+        name_example(page, "opens")
         labels = {str(place): session.name for place, session in enumerate(sessions)}
         chosen = (
             fields.pick(f"{page}/session", "Conversation", labels) if sessions[1:] else "0"

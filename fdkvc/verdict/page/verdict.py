@@ -13,8 +13,8 @@ import streamlit as st
 from fdkvc.charts.results import budgets_chart
 from fdkvc.charts.theme import Spec, Theme
 from fdkvc.conversations.arguments import worst_losses
-from fdkvc.conversations.page.file_choice import DIALOG, FILE
-from fdkvc.conversations.page.files import SHIPPED, DialogFile
+from fdkvc.conversations.page.file_choice import DIALOG, name_example
+from fdkvc.conversations.page.files import DialogFile
 from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.limits import MAX_LANES, MAX_MODEL_JSON_BYTES
 from fdkvc.core.parameters import Field
@@ -78,8 +78,7 @@ def show_verdict(page: str, file: DialogFile) -> bool:
     Return whether it is known what the transcript shows.
     """
     with st.container(border=True, key="verdict"):
-        if example := SHIPPED.get(held(page, FILE)):
-            st.caption(plain(f"{example}. “My file” judges yours."))
+        name_example(page, "judges")
         with st.container(horizontal=True, vertical_alignment="bottom", key="verdict-today"):
             today = _choose_today(page)
         card_column = st.container()
