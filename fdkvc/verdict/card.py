@@ -145,6 +145,10 @@ class Reading(ModelLoss):
         """Whether these are enough to call it a measurement."""
         return self.values >= MEASURED_VALUES and self.dialogs >= MEASURED_DIALOGS
 
+    def reaches(self, target: float) -> bool:
+        """Whether this share of the values stayed right."""
+        return self.right >= target * self.values
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -264,10 +268,15 @@ class Card:
         return None
 
     def _beside(self, best: Way) -> Iterator[Way]:
-        """Yield the ways that may be named beside the recommended one: sized as it was."""
+        """Yield the ways that may be named beside the recommended one.
+
+        They were sized as it was, and read if it was, with enough right.
+        """
         for candidate in self.ways:
             safe = candidate.by_text and candidate.keeps_start
-            if safe and candidate.sized_by_model == best.sized_by_model:
+            reading = candidate.reading
+            is_read = best.reading is None if reading is None else reading.reaches(self.target)
+            if safe and is_read and candidate.sized_by_model == best.sized_by_model:
                 yield candidate
 
     @cached_property
@@ -283,8 +292,7 @@ class Card:
             loses_more = any(
                 _loses_more(candidate, row) for row in (best, *self._beside(best))
             )
-            is_unread = best.reading is not None and candidate.reading is None
-            if same_size and not lacks and not loses_more and not is_unread:
+            if same_size and not lacks and not loses_more:
                 ties.append(candidate)
         return tuple(ties)
 

@@ -129,15 +129,19 @@ def setting_sentence(card: Card) -> str:
     words = "Set"
     if advice.stores_less:
         words = f"To store less than {'today' if advice.keeps_today else 'such a limit'}, set"
-    share = percent(best.tried / card.tokens)
-    words += f" {best.tried:,} tokens of {card.unit} ({share} of the average conversation): "
-    words += _imperative(best.policy)
+    words += f" {best.tried:,} tokens of {card.unit} ({percent(best.tried / card.tokens)} of "
+    words += f"the average conversation): {_imperative(best.policy)}"
     if best.values is not None and best.values.lost and not best.sized_by_model:
         words += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
         stored = written_bytes(best.slots * card.shape.entry_bytes)
         full = written_bytes((best.slots + advice.saved) * card.shape.entry_bytes)
         words += f", {stored} instead of {full} in {card.shape.name}"
+    reading = best.reading
+    if card.read and reading and not reading.reaches(card.target):
+        words += f", but {card.read.model} got only {reading.right} of "
+        words += f"{count(reading.values, 'value')} the same as with the full cache"
+        words += "" if reading.measures else ": too few for a measurement"
     return " ".join([*sentences, f"{words}."])
 
 
@@ -151,9 +155,9 @@ def others_sentence(card: Card) -> str:
     if not best.in_engines:
         parts.append(f"This takes this project's cache in transformers{_why_no_engine(card)}")
     if best.uncleared:
-        share = percent(best.uncleared)
         parts.append(
-            f"In {share} of them clearing is not enough: drop the oldest messages, too"
+            f"In {percent(best.uncleared)} of them clearing is not enough: drop the oldest "
+            "messages, too"
         )
     if best.refused > 0:
         parts.append(
@@ -202,21 +206,18 @@ def _refused_turns(candidate: Way) -> str:
 def _no_setting(card: Card) -> str:
     """Return why it does not pay to evict, or to store less than today."""
     best = card.best
-    target = percent(card.target)
-    limit = percent(1 - PAYS)
     other = "other " if card.advice.keeps_today else ""
-    why = f"no {other}way tried keeps {target} of what calls need with up to {limit} of the "
-    why += "average conversation's tokens"
+    why = f"no {other}way tried keeps {percent(card.target)} of what calls need with up to "
+    why += f"{percent(1 - PAYS)} of the average conversation's tokens"
     if not card.clusters:
         why = f"in {percent(WITHOUT_CALLS)} of the text, every way read loses over {CLEARLY} nats"
     if best is not None:
         saved = round(card.advice.saved)
-        gain = f"{_too_little(saved)} is too little gain"
-        why = f"“{way_words(best.policy)}” would save {count(saved, 'token')}, and {gain}"
+        why = f"“{way_words(best.policy)}” would save {count(saved, 'token')}, and "
+        why += f"{_too_little(saved)} is too little gain"
     if card.advice.keeps_today:
         return f"To store less does not pay: {why}."
-    all_tokens = f"all tokens ({card.tokens:,.0f} on average)"
-    return f"It does not pay to evict here, keep {all_tokens}: {why}."
+    return f"It does not pay to evict here, keep all tokens ({card.tokens:,.0f} on average): {why}."
 
 
 def _too_little(saved: float) -> str:
@@ -227,7 +228,7 @@ def _too_little(saved: float) -> str:
 def _imperative(name: str) -> str:
     """Return a way as the end of a sentence that says what to do."""
     words = way_words(name)
-    in_sentence = f"{words[0].lower()}{words[1:]}"
+    in_sentence = words[0].lower() + words[1:]
     if name == "shift":
         return f"use {in_sentence}"
     whole = read_policy(name).reads_again or words.endswith(KEPT)
@@ -295,8 +296,9 @@ def certainty_sentence(card: Card) -> str:
         parts.append("its size is estimated without a model")
     source = read_policy(best.policy).core.source if best is not None else ""
     if source.startswith(FITTED):
-        data = source.removeprefix(FITTED)
-        parts.append(f"this way was {data}, so other conversations may lose more")
+        parts.append(
+            f"this way was {source.removeprefix(FITTED)}, so other conversations may lose more"
+        )
     basis = "; ".join(parts)
     lead = f"How sure: {word}. {basis[0].upper()}{basis[1:]}."
     return f"{lead} {promise_sentence(card)}".strip()
@@ -367,17 +369,16 @@ def promise_sentence(card: Card) -> str:
 def _lost_words(best: Way, reading: Reading, target: float) -> str:
     """Return what a model lost under the recommended way, and whether that is too much."""
     if not reading.values:
-        lost = lost_likelihood(reading.kl)
         return (
             f": under “{way_words(best.policy)}” the words that the full cache expects become "
-            f"{lost} less likely, which is all that was compared"
+            f"{lost_likelihood(reading.kl)} less likely, which is all that was compared"
         )
     ends = "too few conversations, or too unequal ones, for an interval"
     if not math.isnan(reading.low):
         ends = f"{percent(reading.low)} to {percent(reading.high)}"
     words = f": {reading.right} of {count(reading.values, 'value')} stay the same as with the full "
     words += f"cache ({ends})"
-    if reading.right < target * reading.values:
+    if not reading.reaches(target):
         words += f", fewer than the {percent(target)} asked"
     return words
 

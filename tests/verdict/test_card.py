@@ -37,6 +37,7 @@ from fdkvc.verdict.sentences import (
     certainty,
     certainty_sentence,
     drawbacks,
+    others_sentence,
     setting_sentence,
     settings,
     short_grid,
@@ -303,6 +304,37 @@ def test_what_engines_have_comes_first_and_the_smaller_way_is_offered_too() -> N
     assert "As good here: “Drop oldest messages up to a user's”" in others
     assert "needs only 100 tokens (10 %)" in others
     assert {"Ollama", "transformers"} <= settings(card).keys()
+
+
+@pytest.mark.parametrize("short", [MESSAGES, "sinks(weighted-recency)", USER_FIRST])
+def test_a_way_of_which_a_model_got_less_than_asked_is_set_with_that_and_named_by_no_other(
+    short: str,
+) -> None:
+    recall = {
+        "sinks(weighted-recency)": (0.96, 0.97, 0.99),
+        MESSAGES: (0.5, 0.96, 0.97),
+        USER_FIRST: (0.5, 0.97, 0.98),
+    }
+    scores = {name: Reading(2 if name == short else 4, 4, 0.01, 2) for name in recall}
+    card = card_of(recall, read=ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
+    assert best_of(card).policy == MESSAGES
+    lead, others, _ = card_sentences(card)
+    words = ", but SmolLM2 got only 2 of 4 values the same as with the full cache: too few for a "
+    words += "measurement."
+    assert (words in lead) == (short == MESSAGES)
+    assert ("As good here" in others) == (short != USER_FIRST)
+    assert ("needs only 100 tokens" in others) == (short in (MESSAGES, USER_FIRST))
+    assert ("transformers" in settings(card)) == ("needs only" in others)
+    del scores[USER_FIRST], scores["sinks(weighted-recency)"]
+    alone = card_of(recall, read=ModelRead("SmolLM2", ("d0", "d1"), 900, scores))
+    assert not others_sentence(alone), "what no model read is not named beside what one did"
+
+
+def test_a_measured_way_below_the_target_is_set_with_how_many_values_stayed() -> None:
+    scores = {"sink": Reading(18, 20, 0.01, 5)}
+    card = card_of({"sink": (0.5, 0.96, 0.99)}, read=ModelRead("SmolLM2", ("d0",), 900, scores))
+    lead = setting_sentence(card)
+    assert lead.endswith(", but SmolLM2 got only 18 of 20 values the same as with the full cache.")
 
 
 def test_clearing_that_is_not_enough_is_no_tie() -> None:
