@@ -177,3 +177,10 @@ def test_a_context_beyond_a_limit_is_left_out_and_the_session_is_read(
     assert [dialog.name for dialog in dialogs] == ["session, context 2"]
     assert skipped[0].startswith("session, context 1: it has 90 tokens")
     assert len(log.read()[0].contexts) == 2
+
+
+def test_a_long_text_with_fields_of_a_session_is_searched_once() -> None:
+    text = "{" + '"projectHash" "messages" : ' * 40_000
+    with pytest.raises(ValueError, match="line 1"):
+        read_dialogs(text.encode(), "")
+    assert not read_sessions(text.encode(), "")

@@ -23,7 +23,7 @@ CALL = ("id", "name", "args")
 """Fields of a call that are read."""
 
 
-OBJECT = r'\s*\{[^{}]*"projectHash"[^{}]*"messages"\s*:\s*\['
+OBJECT = r'\s*\{(?=[^{}]*"projectHash")[^{}]*"messages"\s*:\s*\['
 """How a session that is one object begins."""
 
 
