@@ -233,10 +233,8 @@ def read_card(
     sizing = Sizing(card, model, sample, tokens, ratio, 60 * minutes, by_words)
     sizing.read(**execution)
     names = tuple(dialog.name for dialog in sizing.read_dialogs)
-    unread = 0
-    for dialog in transcripts:
-        if dialog.name not in names and sample_of([dialog], sizes, evicting, limit):
-            unread += 1
+    others = (dialog for dialog in transcripts if dialog.name not in names)
+    unread = sum(bool(sample_of([dialog], sizes, evicting, limit)) for dialog in others)
     return ModelRead(
         title_of(model),
         names,

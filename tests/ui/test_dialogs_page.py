@@ -58,11 +58,11 @@ from fdkvc.verdict.model_shape import SHAPE, SHAPES
 from fdkvc.verdict.page import choices
 from fdkvc.verdict.page import verdict as verdict_page
 from fdkvc.verdict.page.choices import VIEW
-from fdkvc.verdict.page.replay import FileRun, replay_file
+from fdkvc.verdict.page.replay import FileRun, lose_in_file, replay_file
 from fdkvc.verdict.results import ReplayRun
 from fdkvc.verdict.search import find_sizes
 from fdkvc.verdict.sentences import card_grid, card_sentences, short_grid
-from fdkvc.verdict.today import TODAY_WAY, Today, lose_today
+from fdkvc.verdict.today import TODAY_WAY, Today, TodayLoss, lose_today
 from tests.app_pages import (
     SECONDS,
     html,
@@ -742,6 +742,23 @@ def test_what_is_lost_today_is_known_while_the_search_goes_on(
     assert (link["policies"], link["budget"]) == ("reread(messages(fifo))", "1000")
 
 
+def test_another_limit_of_today_is_waited_for_after_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = card(open_page("dialogs", file="rental", target=90))
+    known = Event()
+
+    def lose_late(run: FileRun, today: Today, **execution: Any) -> TodayLoss:
+        assert known.wait(SECONDS)
+        return lose_in_file(run, today, **execution)
+
+    monkeypatch.setattr(verdict_page, "lose_in_file", lose_late)
+    settled(app.number_input(key="dialogs/limit").set_value(1003).run())
+    assert [bar.proto.text for bar in app.get("progress")] == ["Today: Starting"]
+    known.set()
+    assert plain("you lose") in words_of(rerun_until(app, lambda app: not app.get("progress")))
+
+
 @pytest.mark.long
 def test_a_run_can_be_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     chat, runs = shipped_file("chat"), list[FileRun]()
@@ -774,6 +791,9 @@ def test_a_preset_brings_its_limit() -> None:
     settled(app.selectbox(key="dialogs/today").set_value("anthropic").run())
     assert app.number_input(key="dialogs/limit").value == 100_000
     assert link_of(app)["today"] == "anthropic"
+    app.number_input(key="dialogs/limit").set_value(1000).run()
+    settled(app.selectbox(key="dialogs/today").set_value("ollama").run())
+    assert app.number_input(key="dialogs/limit").value == 1000, "it was entered"
 
 
 def test_a_card_replaces_nothing_that_is_shown() -> None:

@@ -218,11 +218,7 @@ def read_any(value: Any, calls: bool) -> tuple[list[Transcript | SkippedError], 
         messages = [*reading.messages(tree, unread)]
         for sequel in sequels:
             for row in sequel.by_root.get(tree.side[0], ()):
-                answers = [*sequel.messages(row, unread)]
-                repeated = answers[:-1][: len(messages)]
-                if [*map(_said, messages)] == [*map(_said, repeated)]:
-                    messages = []  # the response has those of its request again
-                messages += answers
+                messages = _answered(messages, [*sequel.messages(row, unread)])
         owner, prompts = _around(tree, messages)
         for further in prompts:
             unread.fields(further, ())
@@ -255,6 +251,14 @@ def _items_of(lists: Iterable[Items]) -> list[Fields]:
 def _said(placed: Placed) -> list[Any]:
     """Return the speaker and the words of a message."""
     return [placed[0].get(name) or "" for name in ("role", "content", *WORDS)]
+
+
+def _answered(messages: list[Placed], answers: list[Placed]) -> list[Placed]:
+    """Return the messages of a request and of its response, which may begin with the request's."""
+    repeated = answers[:-1][: len(messages)]
+    if [*map(_said, messages)] == [*map(_said, repeated)]:
+        return answers
+    return messages + answers
 
 
 def _seems(value: Any) -> str:

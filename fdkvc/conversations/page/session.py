@@ -266,6 +266,15 @@ def _read(
     return job.result or card
 
 
+def _choose_compaction(scope: str, session: Session) -> int:
+    """Draw the buttons of a session's compactions; return the place of the chosen one."""
+    places = reversed(range(len(session.compactions)))  # the newest is open
+    labels = {str(place): f"Compaction {place + 1}" for place in places}
+    # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
+    state = {"persist_state": "session"}
+    return int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
+
+
 def _draw(
     scope: str,
     session: Session,
@@ -282,24 +291,13 @@ def _draw(
     if not session.compactions:
         return
     answer = st.container()
-    chosen = 0
     has_several = len(session.compactions) > 1
-    if session.compactions[0].kind != "imagined":
-        times = count(len(session.compactions), "time") if has_several else "once"
-        with answer:
-            st.markdown(
-                Markdown("**This session was compacted {}.** What did it forget?").format(
-                    times
-                )
-            )
-    if has_several:
-        places = reversed(range(len(session.compactions)))  # the newest is open
-        labels = {str(place): f"Compaction {place + 1}" for place in places}
-        with answer:
-            # Persistent, so that a click is not lost that comes as the job ends and the page is
-            # rerun.
-            state = {"persist_state": "session"}
-            chosen = int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
+    with answer:
+        if session.compactions[0].kind != "imagined":
+            times = count(len(session.compactions), "time") if has_several else "once"
+            question = Markdown("**This session was compacted {}.** What did it forget?")
+            st.markdown(question.format(times))
+        chosen = _choose_compaction(scope, session) if has_several else 0
     losses_scope = scope
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])

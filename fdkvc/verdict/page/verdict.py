@@ -42,6 +42,7 @@ from fdkvc.ui.run_panel import (
     session_jobs,
     shared_jobs,
     show_progress,
+    standing,
 )
 from fdkvc.ui.sidebar import ENTRY, TURN
 from fdkvc.verdict.card import TARGET, Card, Way, ways_for
@@ -109,7 +110,9 @@ def _choose_today(page: str) -> Today:
     tokens = int(fields.number(page, TODAY_TOKENS))
 
     def take_default() -> None:
-        hold(page, TODAY_TOKENS, PRESETS[held(page, TODAY_WAY)].tokens)
+        # A limit that a person has entered stays.
+        if held(page, TODAY_TOKENS) in {preset.tokens for preset in PRESETS.values()}:
+            hold(page, TODAY_TOKENS, PRESETS[held(page, TODAY_WAY)].tokens)
 
     way = fields.choice(page, TODAY_WAY, on_change=take_default, width="content")
     return Today(way, tokens)
@@ -189,12 +192,19 @@ def _show_card(page: str, known: Known) -> None:
     loss_job = known.loss_job
     check = known.check
     reading = check is not None and not check.finished
+    searching = not job.finished
     waiting_for_loss = not loss_job.finished
 
     def wait() -> None:
-        if job.finished or (waiting_for_loss and loss_job.finished):
+        if (searching and job.finished) or (waiting_for_loss and loss_job.finished):
             st.rerun()
-        show_progress(job, "Stop", f"{page}/verdict/stop", "End the run.", "Finding sizes: ")
+        if searching:
+            show_progress(
+                job, "Stop", f"{page}/verdict/stop", "End the run.", "Finding sizes: "
+            )
+        else:  # one replay, too short to be stopped
+            share, words = standing(loss_job)
+            st.progress(share, text=plain(f"Today: {words}"))
 
     def draw() -> None:
         if reading and check is not None and check.finished:
@@ -204,7 +214,7 @@ def _show_card(page: str, known: Known) -> None:
     if known.loss is not None:
         _show_today(page, known)
     problems(loss_job.problem)
-    if not job.finished:
+    if searching or waiting_for_loss:
         st.fragment(run_every=POLL_SECONDS)(wait)()
     elif job.cancelled.is_set() and job.result is None:
         _show_stopped(f"{page}/verdict")
