@@ -209,7 +209,7 @@ def read_card(
     """
     candidates = ways_to_read(card)
     if not candidates:
-        raise ValueError("there is nothing to check: no way saves anything")
+        raise ValueError("no way saves anything, so there is nothing to check")
     sizes: TurnSizes = {
         dialog.name: model.tokens.count_by_turn(dialog) for dialog in transcripts
     }

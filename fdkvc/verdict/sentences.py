@@ -50,6 +50,9 @@ and Spanish, 0.7 in Russian, 1.2 in Arabic, 1.6 in Japanese, and 1.9 to 2.2 in C
 HABITS, MAX_WAYS = (MESSAGES, "shift", "sink"), 5
 """What people do, and the most ways in the picture and the short table."""
 
+UNCOUNTED_TOOLS = "# tools described outside of the messages are not counted"
+"""What begins the lines to copy then."""
+
 SIZE, READ_AGAIN = "tokens (share)", "read again"
 """Heads of columns."""
 
@@ -70,21 +73,24 @@ def today_sentence(loss: TodayLoss, unit: str) -> str:
     if loss.token_rate > SPLITS and unit == Encoding.name:
         sentence += (
             f" {unit} counts {loss.token_rate:.1f} tokens for a character of this text, and "
+            "models made for its language fewer: choose whose tokens count, under Model and "
+            "target or by --tokens."
         )
-        sentence += "models made for its language fewer: choose whose tokens count, under "
-        sentence += "Model and target or by --tokens."
-    if loss.count.values and loss.without_tools:
-        sentence += " Tools described outside of the messages are not counted, so a limit "
-        sentence += "needs more room."
+    if loss.missing:
+        sentence += f" Not in the text, so not counted: {count(loss.missing, 'needed value')}."
+    if loss.without_tools:
+        sentence += (
+            " Tools described outside of the messages are not counted: leave room for them."
+        )
     return sentence
 
 
 def _loss_sentence(loss: TodayLoss, unit: str) -> str:
     counted = loss.count
     if not loss.longer:
-        limit = f"{count(loss.today.tokens, 'token')} of {unit}"
         return (
-            f"Today nothing is lost at {limit}: the longest conversation has {loss.longest:,}."
+            f"Today nothing is lost at {count(loss.today.tokens, 'token')} of {unit}: the longest "
+            f"conversation has {loss.longest:,}."
         )
     if not counted.values:
         number = "all" if 1 < loss.longer == loss.dialogs else f"{loss.longer:,} of"
@@ -94,16 +100,19 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
         return f"Today you lose text of {longer}; no call says which of it mattered."
     if not counted.lost:
         return f"Today you lose none of {count(counted.values, 'value')} that calls need."
-    values = f"{counted.lost:,} of {count(counted.values, 'value')} that calls need"
     lossy = counted.lossy_dialogs
     which = "all" if lossy == counted.dialogs else f"{lossy:,} of the"
     dialogs = f", in {which} {counted.dialogs:,} conversations that need some"
     among = dialogs if counted.dialogs > 1 else ""
-    sentence = f"Today you lose {values}{among}."
+    sentence = (
+        f"Today you lose {counted.lost:,} of {count(counted.values, 'value')} that calls "
+        f"need{among}."
+    )
     if loss.larger_is_enough:
-        limit = f"{count(loss.longest, 'token')} of {unit}"
-        sentence += f" Nothing would be lost from {limit} on, the length of the longest "
-        sentence += "conversation, if your model reads so many."
+        sentence += (
+            f" Nothing would be lost from {count(loss.longest, 'token')} of {unit} on, the "
+            "length of the longest conversation, if your model reads so many."
+        )
     return sentence
 
 
@@ -121,9 +130,11 @@ def setting_sentence(card: Card) -> str:
     best = advice.setting
     sentences = []
     if card.today is not None and advice.keeps_today:
-        counted = card.today.count
-        stay = f": {_floor(counted.kept)} of the values stay" if counted.values else ""
-        sentences.append(f"Keep today's limit{stay}.")
+        needs = card.today.count
+        stay = (
+            f": {_floor(needs.kept)} of {count(needs.values, 'value')} found in the text stay"
+        )
+        sentences.append(f"Keep today's limit{stay if needs.values else ''}.")
     if best is None:
         return " ".join([*sentences, _no_setting(card)])
     words = "Set"
@@ -134,14 +145,16 @@ def setting_sentence(card: Card) -> str:
     if best.values is not None and best.values.lost and not best.sized_by_model:
         words += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
-        stored = written_bytes(best.slots * card.shape.entry_bytes)
-        full = written_bytes((best.slots + advice.saved) * card.shape.entry_bytes)
-        words += f", {stored} instead of {full} in {card.shape.name}"
+        size = card.shape.entry_bytes
+        words += f", {written_bytes(best.slots * size)} instead of "
+        words += f"{written_bytes((best.slots + advice.saved) * size)} in {card.shape.name}"
     reading = best.reading
     if card.read and reading and not reading.reaches(card.target):
-        words += f", but {card.read.model} got only {reading.right} of "
-        words += f"{count(reading.values, 'value')} the same as with the full cache"
-        words += "" if reading.measures else ": too few for a measurement"
+        few = "" if reading.measures else ": too few for a measurement"
+        words += (
+            f", but {card.read.model} got only {reading.right} of {count(reading.values, 'value')} "
+            f"the same as with the full cache{few}"
+        )
     return " ".join([*sentences, f"{words}."])
 
 
@@ -161,8 +174,8 @@ def others_sentence(card: Card) -> str:
         )
     if best.refused > 0:
         parts.append(
-            f"After {_refused_turns(best)} of the turns hosted services refuse what stays, such as "
-            "a tool result without its call"
+            f"After {_refused_turns(best.refused)} of the turns hosted services refuse what "
+            "stays, such as a tool result without its call"
         )
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
@@ -199,8 +212,8 @@ def _lack(card: Card, candidate: Way) -> str:
     return UNREAD if candidate.reading is None else "a model loses more"
 
 
-def _refused_turns(candidate: Way) -> str:
-    return "under 1 %" if candidate.refused < 0.01 else percent(candidate.refused)
+def _refused_turns(share: float) -> str:
+    return "under 1 %" if share < 0.01 else percent(share)
 
 
 def _no_setting(card: Card) -> str:
@@ -271,8 +284,9 @@ def certainty_sentence(card: Card) -> str:
         sets = count(card.dialogs, "conversation")
         if card.clusters < card.dialogs:
             sets += f" of {count(card.clusters, 'kind')} (by task or services)"
+        kinds = "kinds " if card.clusters < card.dialogs else ""
         parts.append(
-            f"it rests on {sets}, and fewer than {MIN_CLUSTERS} tell little of others"
+            f"it rests on {sets}, and fewer than {MIN_CLUSTERS} {kinds}tell little of others"
         )
     if read is None:
         parts.append(
@@ -280,8 +294,10 @@ def certainty_sentence(card: Card) -> str:
             "only another form of it does"
         )
     else:
-        total = count(read.dialogs + read.unread, "conversation")
-        among = f"{read.dialogs} of {total} that can be checked"
+        among = (
+            f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')} that can be "
+            "checked"
+        )
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
         if best is not None and best.reading is not None:
             among += _lost_words(best, best.reading, card.target)
@@ -349,7 +365,7 @@ def _beside_words(card: Card) -> list[str]:
 
 FEWER_RIGHT = (
     "A model may get fewer right: in fifteen other files Qwen2.5-Coder-0.5B had 81 % as with "
-    "the full cache, where cards expected 92 % by words."
+    "the full cache, where 92 % were expected by words alone."
 )
 """What benchmarks/research/calibration_model.py found; see results.md."""
 
@@ -437,7 +453,8 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
     cells = [f"today: {name}", values, f"{loss.today.tokens:,}", _reread_cell(loss.reread)]
-    return [*cells, way_certainty(card, None) if values else "", ""]
+    drawback = f"{_refused_turns(loss.refused)} of turns refused" if loss.refused else ""
+    return [*cells, way_certainty(card, None) if values else "", drawback]
 
 
 def _reread_cell(tokens: float) -> str:
@@ -469,7 +486,7 @@ def drawbacks(candidate: Way) -> list[str]:
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:
-        words.append(f"{_refused_turns(candidate)} of turns refused")
+        words.append(f"{_refused_turns(candidate.refused)} of turns refused")
     if candidate.uncleared:
         words.append("not enough alone")
     return words
@@ -526,7 +543,8 @@ def settings(card: Card) -> dict[str, str]:
     for candidate in advice.offered:
         own_lines = settings_of(candidate, card.tokens, card.unit, estimated=estimated)
         lines |= {f"{engine}{purpose}": line for engine, line in own_lines.items()}
-    return lines
+    tools = f"{UNCOUNTED_TOOLS}\n" if loss is not None and loss.without_tools else ""
+    return {engine: f"{tools}{line}" for engine, line in lines.items()}
 
 
 # ------------------------------------------------------------------------------- for a script

@@ -17,9 +17,9 @@ from fdkvc.conversations.replay import Replay, replay_arguments, transcripts_of,
 from fdkvc.core.limits import MAX_TOKENS
 from fdkvc.core.parameters import Field, read_number
 from fdkvc.core.recordings import Recording
-from fdkvc.policies import read_policy
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST
 from fdkvc.runs.jobs import Execution
+from fdkvc.verdict.search import REFUSED, cases_at
 
 REREAD = "tokens_reread"
 """The metric of tokens that are read again, where a policy reads any."""
@@ -147,9 +147,13 @@ class TodayLoss:
     reread: float = math.nan
     """Tokens that are read again in a dialog, on average; NaN for none."""
     without_tools: bool = False
-    """Whether descriptions of tools, which engines store, too, are not among the tokens."""
+    """Whether descriptions of called tools, which engines store, too, are not among the tokens."""
     token_rate: float = 0.0
     """Tokens for a character of the text."""
+    missing: int = 0
+    """How many values, needed too, are not in the text, and not counted."""
+    refused: float = 0.0
+    """The share of turns after which services would refuse what stays."""
 
     def is_enough(self, target: float) -> bool:
         """Whether the limit keeps this share of the values."""
@@ -174,9 +178,9 @@ def lose_today(
         # The option stands within the bracket that ends the name, ``reread(…)``.
         name = f"{name[:-1]}:trigger={size})"
         size = min(max(size, today.preset.window), longest)
-    settings = Replay((read_policy(name),), (size,))
+    settings = cases_at(Replay(), {name: size})
     table, arguments = replay_arguments(settings, recordings, **execution)
-    reread = float(table[table.metric == REREAD].value.mean())
+    means = table.groupby("metric").value.mean()
     if name == STOPS:
         names = [dialog.name for dialog in transcripts_of(recordings)]
         ends_by_name = dict(zip(names, turn_ends, strict=True))
@@ -184,7 +188,6 @@ def lose_today(
     arguments = arguments.assign(policy=today.policy)
     longer = sum(ends[-1] > today.tokens for ends in turn_ends)
     dialogs = transcripts_of(recordings)
-    without_tools = not all(dialog.tools_in_text for dialog in dialogs)
     return TodayLoss(
         today,
         ValueCount.of(arguments),
@@ -192,9 +195,11 @@ def lose_today(
         len(turn_ends),
         longest,
         worst_losses(forgotten(arguments)),
-        reread,
-        without_tools,
+        means.get(REREAD, math.nan),
+        any(dialog.calls and not dialog.tools_in_text for dialog in dialogs),
         _token_rate(recordings[0]),
+        sum(dialog.missing for dialog in dialogs),
+        means.get(REFUSED, 0.0),
     )
 
 

@@ -30,6 +30,7 @@ from fdkvc.verdict.sentences import (
     PARTLY,
     READ_AGAIN,
     SIZE,
+    UNCOUNTED_TOOLS,
     UNREAD,
     card_grid,
     card_record,
@@ -142,7 +143,8 @@ def test_the_sentences_have_size_share_and_how_sure_that_is() -> None:
     assert "Schema-Guided" not in card_sentences(card_of({"sink": (0.5, 0.96, 0.99)}))[-1]
     few = card_of(values=needs(clusters=3))
     assert certainty(few) == GUESS
-    assert "8 conversations of 3 kinds (by task or services), and" in card_sentences(few)[-1]
+    kinds = "8 conversations of 3 kinds (by task or services), and fewer than 4 kinds tell little"
+    assert kinds in card_sentences(few)[-1]
     assert {row[3] for row in card_grid(few).rows} == {GUESS, f"{GUESS}: no model"}
     assert {way["how_sure"] for way in card_record(few)["ways"]} == {GUESS}
     counted = replace(card_of(), unit="tokenizer.json", own_tokens=True)
@@ -153,7 +155,10 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
     card = card_of()
     assert best_of(card).values == ValueCount(40, 1000, 8, 8)
     for lost, words in (
-        (31, "Keep today's limit: 96.9 % of the values stay. To store less than today, set 100"),
+        (
+            31,
+            "96.9 % of 1,000 values found in the text stay. To store less than today, set 100",
+        ),
         (31, "which loses 40 of 1,000 values"),
         (51, "To store less than such a limit, set 100 tokens"),
     ):
@@ -182,7 +187,7 @@ def test_a_limit_that_is_enough_has_no_setting_beside_it_that_saves_too_little(
 ) -> None:
     card = card_with_today(f"ollama:{limit}", 31, 1200)
     kept, *why = setting_sentence(card).split(". ")
-    assert kept == "Keep today's limit: 96.9 % of the values stay"
+    assert kept == "Keep today's limit: 96.9 % of 1,000 values found in the text stay"
     assert why[0].startswith("To store less does not pay: ")
     assert f"would save {saved}, and under 256 tokens is too little" in why[0]
     assert not settings(card)
@@ -204,6 +209,21 @@ def test_beside_a_limit_that_is_enough_the_way_that_saves_enough_is_set() -> Non
     assert "As good here" not in others, "that is of the engines' way"
     assert settings(card).keys() == {"transformers, to store less"}
     assert next(row[0][:5] for row in short_grid(card).rows) == "less:"
+
+
+def test_the_lines_to_copy_say_where_tools_are_not_among_the_tokens() -> None:
+    loss = today_loss("ollama:900", 200)
+    for without_tools in (False, True):
+        card = replace(card_of(), today=replace(loss, without_tools=without_tools))
+        for line in settings(card).values():
+            assert (line.splitlines()[0] == UNCOUNTED_TOOLS) == without_tools
+
+
+def test_todays_row_has_its_turns_refused() -> None:
+    loss = replace(today_loss("ollama:100", 200), refused=0.16)
+    grid = short_grid(replace(card_of({MESSAGES: (0.5, 0.6, 0.96)}), today=loss))
+    cells = {row[0]: row[grid.heads.index("drawback")] for row in grid.rows}
+    assert cells["today: Drop oldest messages"] == "16 % of turns refused"
 
 
 def test_where_evicting_does_not_pay_a_limit_that_loses_nothing_is_set() -> None:
@@ -591,7 +611,7 @@ def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
     assert "3 conversations of 1 kind (by task or services)" in certainty_sentence(card)
     values = needs()
     card = card_of({"sink": ()}, values[values.dialog.isin(["d0", "d1"])])
-    assert "rests on 2 conversations, and fewer than 4" in certainty_sentence(card)
+    assert "rests on 2 conversations, and fewer than 4 tell little" in certainty_sentence(card)
 
 
 def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:

@@ -1,13 +1,18 @@
 """What is lost today: presets, limits, and a count of values that calls need."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from fdkvc.conversations.lexical import LexicalRecordings
+from fdkvc.conversations.replay import Replay, replay_arguments
 from fdkvc.conversations.tools import with_tools
 from fdkvc.core.transcripts import Transcript, Turn
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
+from fdkvc.policies.ways import MESSAGES
+from fdkvc.verdict.search import REFUSED, cases_at
 from fdkvc.verdict.sentences import today_sentence
 from fdkvc.verdict.today import PRESETS, Today, TodayLoss, ValueCount, lose_today
 from tests.examples import dialogs_of
@@ -49,6 +54,25 @@ def test_it_is_said_where_descriptions_of_tools_are_not_counted(listed: bool) ->
     loss = lose_today(Today("ollama", 600), LexicalRecordings(read, 0, Encoding()), workers=1)
     said = today_sentence(loss, "SmolLM2")
     assert ("Tools described outside of the messages are not counted" in said) != listed
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_values_that_are_not_in_the_text_are_said_beside_those_that_are(missing: int) -> None:
+    dialogs = [replace(dialog, missing=missing // len(DIALOGS)) for dialog in DIALOGS]
+    for tokens in (600, 100_000):
+        recordings = LexicalRecordings(dialogs, 0, Encoding())
+        loss = lose_today(Today("ollama", tokens), recordings, workers=1)
+        said = today_sentence(loss, "SmolLM2")
+        assert ("Not in the text, so not counted: 2 needed values." in said) == bool(missing)
+
+
+def test_turns_that_services_refuse_are_counted_of_today_as_of_the_card() -> None:
+    table, _ = replay_arguments(cases_at(Replay(), {MESSAGES: 600}), RECORDINGS, workers=1)
+    refused = table[table.metric == REFUSED].value.mean()
+    assert 0 < refused < 1
+    assert lose_today(Today("ollama", 600), RECORDINGS, workers=1).refused == refused
+    assert lose_today(Today("ollama", 100_000), RECORDINGS, workers=1).refused == 0
+    assert lose_today(Today("streaming-llm", 600), RECORDINGS, workers=1).refused == 0
 
 
 @pytest.mark.parametrize(
