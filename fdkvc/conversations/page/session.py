@@ -295,8 +295,11 @@ def _draw(
     with answer:
         if session.compactions[0].kind != "imagined":
             times = count(len(session.compactions), "time") if has_several else "once"
-            question = Markdown("**This session was compacted {}.** What did it forget?")
-            st.markdown(question.format(times))
+            st.markdown(
+                Markdown("**This session was compacted {}.** What did it forget?").format(
+                    times
+                )
+            )
         chosen = _choose_compaction(scope, session) if has_several else 0
     losses_scope = scope
     scope = f"{scope}/{chosen}"
