@@ -20,9 +20,9 @@ def show_judged(page: str) -> None:
     """Say which policy to use, and show what each costs a pretrained model."""
     lead, *findings = judged_findings()
     st.markdown(Markdown("**{}**").format(lead))
+    show_chart(page, "judged", judged.judged_chart(page_theme()))
     items = [Markdown("- {}").format(text) for text in (*findings, second_model_sentence())]
     st.markdown(Markdown("\n").join(items))
-    show_chart(page, "judged", judged.judged_chart(page_theme()))
     expander = st.expander("All measurements", key=f"{page}/all", on_change="rerun")
     if not expander.open:
         return

@@ -60,8 +60,13 @@ SIZE, READ_AGAIN = "tokens (share)", "read again"
 def card_sentences(card: Card) -> tuple[str, ...]:
     """Return what is lost today, if that is known, what to set, and how sure that is."""
     today = "" if card.today is None else today_sentence(card.today, card.unit)
-    sentences = today, setting_sentence(card), others_sentence(card), certainty_sentence(card)
+    sentences = today, setting_sentence(card), others_sentence(card), _basis(card)
     return tuple(filter(None, sentences))
+
+
+def _basis(card: Card) -> str:
+    """Return how sure a card is, and what it expects of other conversations."""
+    return f"{certainty_sentence(card)} {promise_sentence(card)}".strip()
 
 
 # ------------------------------------------------------------------------------- today
@@ -316,8 +321,7 @@ def certainty_sentence(card: Card) -> str:
             f"this way was {source.removeprefix(FITTED)}, so other conversations may lose more"
         )
     basis = "; ".join(parts)
-    lead = f"How sure: {word}. {basis[0].upper()}{basis[1:]}."
-    return f"{lead} {promise_sentence(card)}".strip()
+    return f"How sure: {word}. {basis[0].upper()}{basis[1:]}."
 
 
 def _why_small(card: Card) -> list[str]:
@@ -573,7 +577,7 @@ def card_record(card: Card) -> dict[str, Any]:
     fields |= {
         "sentence": setting_sentence(card),
         "how_sure": certainty(card),
-        "basis": certainty_sentence(card),
+        "basis": _basis(card),
         "pays": card.advice.setting is not None,
         "settings": settings(card),
         "read_by": None if card.read is None else card.read.model,

@@ -39,6 +39,7 @@ from fdkvc.verdict.sentences import (
     certainty_sentence,
     drawbacks,
     others_sentence,
+    promise_sentence,
     setting_sentence,
     settings,
     short_grid,
@@ -615,13 +616,13 @@ def test_conversations_with_one_set_of_tools_count_one_by_one() -> None:
 
 
 def test_nothing_is_promised_of_a_way_that_is_not_set() -> None:
-    assert "Chosen on one half" in certainty_sentence(card_of())
-    assert f"{FEWER_RIGHT}, 85 % (74 % to 87 %) here." in certainty_sentence(card_of())
+    assert "Chosen on one half" in promise_sentence(card_of())
+    assert f"{FEWER_RIGHT}, 85 % (74 % to 87 %) here." in promise_sentence(card_of())
     read = ModelRead("SmolLM2", ("d0",), 900, {"sink": Reading(20, 20, 0.01, 5)})
-    measured = certainty_sentence(card_of({"sink": (0.5, 0.96, 0.99)}, read=read))
+    measured = promise_sentence(card_of({"sink": (0.5, 0.96, 0.99)}, read=read))
     assert "Chosen on one half" in measured
     assert FEWER_RIGHT not in measured
-    assert "Chosen on one half" not in certainty_sentence(card_with_today("ollama:100", 31, 1200))
+    assert "Chosen on one half" not in promise_sentence(card_with_today("ollama:100", 31, 1200))
 
 
 @pytest.mark.parametrize(("kl", "best"), [(0.05, "sink"), (0.3, None)])

@@ -64,6 +64,7 @@ from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
     others_sentence,
+    promise_sentence,
     setting_sentence,
     settings,
     short_grid,
@@ -317,6 +318,8 @@ def _draw(page: str, known: Known) -> None:
         )
         if basis := certainty_sentence(card):
             st.markdown(plain(basis), help=help_on(basis))
+        if promise := promise_sentence(card):
+            st.caption(plain(promise))
         lines = settings(card)
         tabs = st.tabs([*map(plain, lines)]) if lines else ()
         for tab, line in zip(tabs, lines.values(), strict=True):
