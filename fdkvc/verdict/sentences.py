@@ -136,10 +136,11 @@ def setting_sentence(card: Card) -> str:
     sentences = []
     if card.today is not None and advice.keeps_today:
         needs = card.today.count
-        stay = (
-            f": {_floor(needs.kept)} of {count(needs.values, 'value')} found in the text stay"
-        )
-        sentences.append(f"Keep today's limit{stay if needs.values else ''}.")
+        stay = ""
+        if needs.values:
+            found = f"{count(needs.values, 'value')} found in the text"
+            stay = f": {_floor(needs.kept)} of {found} stay"
+        sentences.append(f"Keep today's limit{stay}.")
     if best is None:
         return " ".join([*sentences, _no_setting(card)])
     words = "Set"
@@ -464,7 +465,7 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
     cells = [f"today: {name}", values, f"{loss.today.tokens:,}", _reread_cell(loss.reread)]
-    drawback = f"{_refused_turns(loss.refused)} of turns refused" if loss.refused else ""
+    drawback = f"{_refused_turns(loss.refused)} of turns refused" if loss.refused > 0 else ""
     return [*cells, way_certainty(card, None) if values else "", drawback]
 
 
