@@ -21,7 +21,7 @@ from tests.studies import few_dialogs, other_budget, paper_study
 def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     study = study_of()
     claims = Counter(result.verdict for result in claim_results(study))
-    head, more = finding(study)
+    _, head, more = finding(study)
 
     assert f"of {claims.total()}, {claims['holds']} hold" in head
     assert "0 of 42 alignment figures (" in head
@@ -32,7 +32,7 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
 
 
 def test_a_headline_says_what_the_figures_are_that_are_not_reproduced() -> None:
-    head, _ = finding(papers_run().study)
+    _, head, _ = finding(papers_run().study)
     remarks = "35 differ; 6 published too close to zero to judge; 1 open"
     assert f"0 of 42 alignment figures ({remarks})" in head
 
@@ -50,7 +50,7 @@ def test_a_headline_counts_what_the_paper_says_of_itself() -> None:
         "hyperparameters": "6 can be set freely",
     }
     assert {result.verdict for result in refuted_claims} == {"does not hold"}
-    words = finding(study)[1]["Claims"]
+    words = finding(study).details["Claims"]
     assert f"{len(refuted)} of them contradict" in words
 
 
@@ -60,14 +60,14 @@ def test_a_headline_counts_the_figures_of_the_papers_own_policy() -> None:
         row for row in facts(study) if row.policy.startswith("fd-kvc") and row.verdict is not None
     ]
     own = [row.verdict for row in rows if "alignment" not in row.metric]
-    assert f"FD-KVC's own: {own.count('reproduced')} of {len(own)}" in finding(study)[0]
+    assert f"FD-KVC's own: {own.count('reproduced')} of {len(own)}" in finding(study).numbers
 
 
 def test_the_span_of_published_alignments_names_the_table_that_it_is_of() -> None:
     """Tables 5 and 6 print −0.0062 and +0.0603, outside of it."""
     figures = [figure.value for figure in LATE_ALIGNMENT.values()]
     span = f"{min(figures):.3f} to {max(figures):.3f}"
-    assert f"of Table 1 ({span})" in finding(papers_run().study)[1]["Alignment"]
+    assert f"of Table 1 ({span})" in finding(papers_run().study).details["Alignment"]
 
 
 def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mean() -> None:
@@ -85,7 +85,7 @@ def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mea
     for matrix in ("key", "query"):
         verdicts = [result.other_matrices[matrix].verdict for result in about_alignment]
         holding.append(verdicts.count("holds"))
-    _, more = finding(study)
+    more = finding(study).details
     assert f"at most {max(holding)} hold with their figure, whichever is used" in more["Choices"]
     assert f"Of the {len(about_alignment)} claims measured with all three" in more["Choices"]
 
@@ -100,7 +100,7 @@ def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
 
 def test_without_a_verdict_nothing_is_found() -> None:
     for study in (few_dialogs(), other_budget()):
-        assert finding(study) == ("", {})
+        assert finding(study) == ("", "", {})
         assert finding_text(study) == []
 
 

@@ -76,9 +76,9 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
 
 def test_the_page_opens_with_what_it_finds() -> None:
     app = open_page("benchmark")
-    head, more = finding(papers_run().study)
-    assert head in [text.value for text in app.markdown]
-    assert plain(more[CHOICES]) in [text.value for text in app.caption]
+    headline, numbers, more = finding(papers_run().study)
+    assert headline in [text.value for text in app.markdown]
+    assert plain(f"{numbers} {more[CHOICES]}") in [text.value for text in app.caption]
     said = [text.value for text in section(app, "Tables").markdown]
     assert any(
         all(f"**{subject}:** " in text for subject in more if subject not in ("Claims", CHOICES))

@@ -7,7 +7,7 @@ import streamlit as st
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted
 from fdkvc.paper.replication.claims import ClaimResult, claim_results
-from fdkvc.paper.replication.finding import CHOICES, finding
+from fdkvc.paper.replication.finding import CHOICES, Finding, finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
@@ -30,8 +30,8 @@ FAILING_FIRST = ("does not hold", "open", "direction only", "holds", None)
 
 
 @cached
-def finding_of(study: Study) -> tuple[str, dict[str, str]]:
-    """Return what a run finds: a headline, and more by subject."""
+def finding_of(study: Study) -> Finding:
+    """Return what a run finds, in words."""
     return finding(study)
 
 
@@ -45,10 +45,10 @@ def show_answer(study: Study) -> None:
     """Say in a sentence what the run finds."""
     if not matches_paper(study.results.benchmark):
         return
-    head, details = finding_of(study)
-    if head:
-        st.markdown(plain(head))
-        st.caption(plain(details[CHOICES]))
+    headline, numbers, details = finding_of(study)
+    if headline:
+        st.markdown(plain(headline))
+        st.caption(plain(f"{numbers} {details[CHOICES]}"))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")

@@ -43,9 +43,9 @@ STYLE = Path(__file__).with_name("tables.css").read_text("utf-8") + "".join(
 
 def show_tables(page: str, study: Study) -> None:
     """Show how much is reproduced, and every table of the paper."""
-    _, details = finding_of(study)
     # Claims have a section of their own, and choices limit all sections.
-    shown_details = [item for item in details.items() if item[0] not in ("Claims", CHOICES)]
+    details = finding_of(study).details.items()
+    shown_details = [item for item in details if item[0] not in ("Claims", CHOICES)]
     lines = starmap(Markdown("- **{}:** {}").format, shown_details)
     st.markdown(Markdown("\n").join(lines))
     _show_all(page, measured_tables(study))

@@ -1,8 +1,9 @@
 """What a run finds: which parts of the paper it reproduces, and on what two runs differ."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
+from typing import NamedTuple
 
 from fdkvc.core.words import count, decimal, listed, sentence
 from fdkvc.engine.metrics import PROJECTED_ALIGNMENTS, late_metric
@@ -41,8 +42,17 @@ CHOICES = "Choices"
 """The subject of what limits every verdict."""
 
 
-def finding(study: Study) -> tuple[str, dict[str, str]]:
-    """Return what a run finds: a headline, and more by subject; empty without a verdict.
+class Finding(NamedTuple):
+    """What a run finds, in words."""
+
+    headline: str
+    numbers: str
+    details: Mapping[str, str]
+    """By subject."""
+
+
+def finding(study: Study) -> Finding:
+    """Return what a run finds; empty without a verdict.
 
     Figures are grouped by metric, and a metric counts as what most of its figures are: reproduced,
     open or not reproduced.
@@ -53,7 +63,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         if fact.verdict is not None:
             by_metric.setdefault(_subject(fact.metric, fact.source), []).append(fact)
     if not by_metric:
-        return "", {}
+        return Finding("", "", {})
     groups: dict[str, list[str]] = {REPRODUCED: [], OPEN: [], NOT_REPRODUCED: []}
     for metric, rows in by_metric.items():
         kinds = (row.verdict if row.verdict in groups else NOT_REPRODUCED for row in rows)
@@ -90,10 +100,19 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
         "do not hold": counts["does not hold"],
     }
     numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
-    head = (
-        f"Reproduced in the tables, with open choices made to match them: {listed(parts)}. "
-        f"Claims in the text: of {len(claims)}, {listed(numbers)}."
-    )
+    kinds_in_words = {
+        REPRODUCED: "are reproduced, with open choices made to match them",
+        OPEN: "are open",
+        NOT_REPRODUCED: "are not",
+    }
+    clauses = []
+    for kind, metrics in groups.items():
+        if metrics:
+            clauses.append(f"most figures of {listed(metrics)} {kinds_in_words[kind]}")
+    clauses.append(f"{counts['does not hold']} of {len(claims)} claims do not hold")
+    headline = sentence("; ".join(clauses))
+    verdicts_in_words = f"In the tables: {listed(parts)}. Claims in the text: "
+    verdicts_in_words += f"of {len(claims)}, {listed(numbers)}."
     details[CHOICES] = (
         "Where the paper leaves a choice open, this project makes one that matches its tables, so "
         "a match shows less."
@@ -120,7 +139,7 @@ def finding(study: Study) -> tuple[str, dict[str, str]]:
             f"those that do not hold are on {listed(subjects)}; {refuted} of them contradict the "
             "paper's own numbers."
         )
-    return head, details
+    return Finding(headline, verdicts_in_words, details)
 
 
 def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
@@ -161,10 +180,13 @@ def _counted(rows: Sequence[Fact]) -> str:
 
 def finding_text(study: Study) -> list[str]:
     """Return what a run finds in plain sentences; none without a verdict."""
-    head, details = finding(study)
-    return (
-        [head, *(f"{subject}: {words}" for subject, words in details.items())] if head else []
-    )
+    headline, numbers, details = finding(study)
+    if not headline:
+        return []
+    return [
+        f"{headline} {numbers}",
+        *(f"{subject}: {details[subject]}" for subject in details),
+    ]
 
 
 def size_of_alignments(results: Results) -> str:
