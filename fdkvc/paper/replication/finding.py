@@ -154,8 +154,8 @@ def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
     return (
         " Not so for alignment: the paper does not say which matrix (values, keys or queries) "
         "projects the topic. With that of values, used here, its figures do not come out, which "
-        f"does not show that they are wrong. Of the {len(about_alignment)} claims measured with "
-        f"all three, at most {max(holding)} hold with their figure, whichever is used."
+        f"does not show that they are wrong. {len(about_alignment)} claims were measured with all "
+        f"three: no matrix makes more than {max(holding)} of them hold with their figure."
     )
 
 
