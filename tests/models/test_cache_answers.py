@@ -211,8 +211,8 @@ def test_in_the_hotel_one_restored_word_mends_the_call() -> None:
 
 def test_the_headline_says_which_caches_lose_another_word() -> None:
     assert headline([*shipped_answer("hotel").answers.values()]) == (
-        "Lost of the 2 words of the true answer that the full cache predicts: 1 with H2O and "
-        "KeyDiff, 2 with FIFO and FD-KVC"
+        "Lost of the 2 content words of the true answer that the full cache predicts: 1 with H2O "
+        "and KeyDiff, 2 with FIFO and FD-KVC"
     )
 
 

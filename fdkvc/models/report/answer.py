@@ -176,7 +176,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
             f"{number or 'none'} with {listed(names)}"
             for number, names in sorted(by_count.items())
         ]
-        return f"Lost of the {len(right)} words of {full_text}: {', '.join(losses)}"
+        return f"Lost of the {len(right)} content words of {full_text}: {', '.join(losses)}"
     if right and all(answer.held == full.count for answer in answers):
         return "Nothing was evicted before this answer: every cache has all that came before"
     if right:
