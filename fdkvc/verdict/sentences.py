@@ -146,14 +146,15 @@ def setting_sentence(card: Card) -> str:
     words = "Set"
     if advice.stores_less:
         words = f"To store less than {'today' if advice.keeps_today else 'such a limit'}, set"
-    words += f" {best.tried:,} tokens of {card.unit} ({percent(best.tried / card.tokens)} of "
-    words += f"the average conversation): {_imperative(best.policy)}"
+    share = percent(best.tried / card.tokens)
+    words += f" {best.tried:,} tokens of {card.unit} ({share} of the average conversation): "
+    words += _imperative(best.policy)
     if best.values is not None and best.values.lost and not best.sized_by_model:
         words += f", which loses {best.values.lost:,} of {count(best.values.values, 'value')}"
     if card.own_tokens:
-        size = card.shape.entry_bytes
-        words += f", {written_bytes(best.slots * size)} instead of "
-        words += f"{written_bytes((best.slots + advice.saved) * size)} in {card.shape.name}"
+        stored = written_bytes(best.slots * card.shape.entry_bytes)
+        full = written_bytes((best.slots + advice.saved) * card.shape.entry_bytes)
+        words += f", {stored} instead of {full} in {card.shape.name}"
     reading = best.reading
     if card.read and reading and not reading.reaches(card.target):
         few = "" if reading.measures else ": too few for a measurement"
@@ -213,7 +214,8 @@ def _lack(card: Card, candidate: Way) -> str:
     if candidate.uncleared > MOSTLY_UNCLEARED:
         return "mostly not enough alone"
     stored = card.advice.stored
-    if not pays(saved := stored - candidate.slots, stored):
+    saved = stored - candidate.slots
+    if not pays(saved, stored):
         return f"{_too_little(saved)} saved"
     return UNREAD if candidate.reading is None else "a model loses more"
 
@@ -241,7 +243,8 @@ def _no_setting(card: Card) -> str:
 
 def _too_little(saved: float) -> str:
     """Return the bound below which so many tokens are too few to save."""
-    return f"under {f'{PAYS_TOKENS} tokens' if saved < PAYS_TOKENS else percent(PAYS)}"
+    bound = f"{PAYS_TOKENS} tokens" if saved < PAYS_TOKENS else percent(PAYS)
+    return f"under {bound}"
 
 
 def _imperative(name: str) -> str:
@@ -300,10 +303,8 @@ def certainty_sentence(card: Card) -> str:
             "only another form of it does"
         )
     else:
-        among = (
-            f"{read.dialogs} of {count(read.dialogs + read.unread, 'conversation')} that can be "
-            "checked"
-        )
+        total = count(read.dialogs + read.unread, "conversation")
+        among = f"{read.dialogs} of {total} that can be checked"
         among += f" ({read.partly_read} in part)" if read.partly_read else ""
         if best is not None and best.reading is not None:
             among += _lost_words(best, best.reading, card.target)
@@ -318,9 +319,8 @@ def certainty_sentence(card: Card) -> str:
         parts.append("its size is estimated without a model")
     source = read_policy(best.policy).core.source if best is not None else ""
     if source.startswith(FITTED):
-        parts.append(
-            f"this way was {source.removeprefix(FITTED)}, so other conversations may lose more"
-        )
+        data = source.removeprefix(FITTED)
+        parts.append(f"this way was {data}, so other conversations may lose more")
     basis = "; ".join(parts)
     return f"How sure: {word}. {basis[0].upper()}{basis[1:]}."
 
