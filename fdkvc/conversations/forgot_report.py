@@ -94,7 +94,7 @@ def how_sure(result: Forgot) -> str:
     """Say what the sentence on a compaction counts, and what not; "" if that is not known."""
     if not result.ways:
         return ""
-    kind = "imagined " * (result.compaction.kind == "imagined") + "compaction"
+    kind = "imagined compaction" if result.compaction.kind == "imagined" else "compaction"
     compactions = count(len(result.session.compactions), kind)
     unseen = "What came back in another form is not seen."
     if result.recorded and any(need.giver < 0 for need in result.lost()):
@@ -155,7 +155,7 @@ def redone_sentence(fitted: Fitted) -> str:
     redone = fitted.redone
     if not redone.lines:
         return "No later result repeats lines that had left."
-    verb = "repeat" + "s" * (redone.calls == 1)
+    verb = "repeats" if redone.calls == 1 else "repeat"
     edited = (
         f", {redone.edited_tokens:,} of files edited since" if redone.edited_tokens else ""
     )
@@ -172,9 +172,10 @@ def failures_sentence(result: Forgot) -> str:
         return ""
     similar = sum(failure.has_namesake for failure in failures)
     words = "over a path or id that does not exist and that no text before had"
-    which = f"for {similar:,} of them, " * (len(failures) > 1)
-    same_name = f"; {which}a path from before the compaction ends with the same name"
-    namesakes = same_name * (similar > 0)
+    namesakes = ""
+    if similar:
+        number = f"for {similar:,} of them, " if len(failures) > 1 else ""
+        namesakes = f"; {number}a path from before the compaction ends with the same name"
     return f"{count(len(failures), 'call')} failed {words}{namesakes}."
 
 
@@ -189,9 +190,9 @@ def price_sentence(result: Forgot, prices: Prices) -> str:
         f"it had paid for itself after {paid:,}" if paid else "it had not paid for itself"
     )
     expired = rewrite.expired(prices)
-    late = f" The cache had expired before {expired:,}, after {prices.minutes:g} minutes." * (
-        expired > 0
-    )
+    late = ""
+    if expired:
+        late = f" The cache had expired before {expired:,}, after {prices.minutes:g} minutes."
     return (
         f"In the {count(rewrite.requests, 'request')} that followed, this text cost {spent} with "
         f"the compaction and would have cost {alternative} without: {paid_words} "
@@ -220,12 +221,12 @@ def rules_sentence(result: Forgot) -> str:
         return ""
     standing = sum(rule.stands for rule in rules)
     with_rule = "with a rule (never, must, …)"
-    where = "word for word in what stayed."
+    place = "word for word in what stayed."
     if len(rules) == 1:
         verb = "stands" if standing else "does not stand"
-        return f"The user's one sentence {with_rule} {verb} {where}"
-    verb = "stand" + "s" * (standing == 1)
-    return f"{standing:,} of the user's {len(rules):,} sentences {with_rule} {verb} {where}"
+        return f"The user's one sentence {with_rule} {verb} {place}"
+    verb = "stands" if standing == 1 else "stand"
+    return f"{standing:,} of the user's {len(rules):,} sentences {with_rule} {verb} {place}"
 
 
 def rules_lines(result: Forgot) -> list[str]:
@@ -243,7 +244,7 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
     calls, total = result.calls
     coverage = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
     has_next = result.number + 1 < len(result.session.compactions)
-    coverage += " until the next compaction" * has_next + "."
+    coverage += " until the next compaction." if has_next else "."
     edit = result.calls_to_edit
     notes = (
         result.compaction.note,

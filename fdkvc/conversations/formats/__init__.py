@@ -295,7 +295,7 @@ def _dialogs_of(value: JsonObject, file_unread: Unread) -> list[Any]:
         contents = _dialogs_by_id(contents)
     if not isinstance(contents, list):
         raise ValueError("'conversations' is not a list")
-    if value.keys() & {*preferences.ANSWERS[:-2]} or _are_messages(contents):
+    if value.keys() & {*preferences.PREFERRED} or _are_messages(contents):
         return [value]
     if "conversations" in value:
         file_unread.fields(value, {"conversations"})

@@ -587,7 +587,7 @@ def transcripts_of(session: Session, calls: bool) -> Dialogs:
     """Yield each context as a dialog, with the text of calls or without."""
     unread = Unread.of(session.unread)
     for number, context in enumerate(session.contexts, start=1):
-        name = session.name + f", context {number}" * bool(session.compactions)
+        name = f"{session.name}, context {number}" if session.compactions else session.name
         if not context:  # nothing stayed, and nothing was said
             continue
         try:

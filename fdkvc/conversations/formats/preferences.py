@@ -20,7 +20,10 @@ from fdkvc.core.words import name_list
 PROMPTS = name_list("conversations messages prompt question query instruction input")
 """Fields of a prompt; of texts, all are read."""
 
-ANSWERS = name_list("chosen chosen_messages preferred_output completion response output")
+PREFERRED = name_list("chosen chosen_messages preferred_output completion")
+"""Those by which a format is known."""
+
+ANSWERS = (*PREFERRED, "response", "output")
 """Fields of the answer that is read; the last two only after a history."""
 
 REJECTED = name_list("rejected rejected_messages non_preferred_output rejected_response")
@@ -108,7 +111,7 @@ FORMAT = chat_format(
     recognizes=_has_answer,
 )
 
-FORMATS = [replace(FORMAT, key=name, field=name) for name in ANSWERS[:-2]]
+FORMATS = [replace(FORMAT, key=name, field=name) for name in PREFERRED]
 """The formats of a prompt and an answer, by the answer's field."""
 
 HISTORY = replace(FORMAT, key="history", field="history", recognizes=_has_history)
