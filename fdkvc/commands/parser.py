@@ -19,7 +19,7 @@ RUNS = {
     "benchmark": "paper.commands:benchmark",
     "sweep": "paper.commands:sweep",
     "dialogs": "verdict.command:dialogs",
-    "forgot": "models.after_compaction:forgot_with_model",
+    "forgot": "commands.forgot:forgot",
     "answers": "models.command:answers",
     "live": "models.command:live",
     "claim": "models.claim:claim",
@@ -41,6 +41,10 @@ SUGGESTED = "values to try; default: the paper's, or a suggested range"
 BASELINE = "policy to compare with; default: h2o, else the first"
 TABLES = "write CSV tables and run.json to this folder"
 SMALL_MODEL = "folder or GGUF file, smollm2, or a stored model such as ollama:qwen2.5:0.5b"
+COUNTED = (
+    "count sizes in the tokens of this model, of which only the tokenizer is read: a folder, a "
+    "GGUF file, or ollama:NAME, hf:NAME or lmstudio:NAME"
+)
 READ_DIALOGS = ("dialogs", "answers", "live", "claim")
 ANY_MODEL = (
     "folder of any causal model, GGUF file, smollm2, or a stored model (ollama:…, hf:…)"
@@ -172,11 +176,7 @@ def build_parser() -> _Parser:
     dialogs.option("--today", "WAY", today_help, default="ollama")
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
-    counts = (
-        "count sizes in the tokens of this model, of which only the tokenizer is read: a folder, a "
-        "GGUF file, or ollama:NAME, hf:NAME or lmstudio:NAME; default: of --model, or SmolLM2's"
-    )
-    dialogs.option("--tokens", "MODEL", counts)
+    dialogs.option("--tokens", "MODEL", f"{COUNTED}; default: of --model, or SmolLM2's")
     minutes = "how long that model may read for a plan, on two cores with smollm2; default: 1"
     dialogs.option("--minutes", "N", minutes, type=parse_number)
     dialogs.flag("--tables", "print all tables")
@@ -197,12 +197,7 @@ def build_parser() -> _Parser:
     )
     middle += "compactions is cut at its middle"
     forgot.option("--at", "N", middle, type=parse_number)
-    reads = (
-        "let this model count tokens and read on after each compaction, if its context allows"
-    )
-    forgot.option(
-        "--model", "FOLDER", f"{reads}: {SMALL_MODEL}; default: SmolLM2's tokens alone"
-    )
+    forgot.option("--tokens", "MODEL", f"{COUNTED}; default: SmolLM2's")
     dollars = (
         "dollars for a million tokens written to a prefix cache, read from it, and answered"
     )

@@ -28,7 +28,6 @@ from fdkvc.core.attention import Bools
 from fdkvc.core.limits import MAX_COMPARED_COMPACTIONS
 from fdkvc.core.parameters import check_values
 from fdkvc.core.transcripts import Mention, TooLargeError
-from fdkvc.core.words import lost_likelihood
 from fdkvc.engine.evidence import reread_once
 from fdkvc.policies import Policy, read_policy, usable
 from fdkvc.policies.ways import CLEARED, MESSAGES, way_words
@@ -53,28 +52,6 @@ NO_SUMMARY = "what stayed (recorded)"
 """That label where the file has no summary."""
 
 
-RIGHT_AND_LIKELY = "right; less likely"
-"""The heading of `ModelLoss.cell` in a table."""
-
-
-@dataclass(frozen=True)
-class ModelLoss:
-    """What a model lost under a way."""
-
-    right: int
-    """Values that it gets right, of those that it gets right with the full cache."""
-    values: int
-    """Values that it gets right with the full cache."""
-    kl: float
-    """The KL from the full cache's predictions, in nats a token."""
-
-    @property
-    def cell(self) -> str:
-        """The cell of a table: values, and by how much expected words become less likely."""
-        right = f"{self.right} of {self.values}; " if self.values else ""
-        return f"{right}{lost_likelihood(self.kl)}"
-
-
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """What a way keeps of the text before a compaction."""
@@ -93,8 +70,6 @@ class Fitted:
     """Tokens that the model has to read anew, from the first change of the text on."""
     rewrite: Rewrite | None
     """What it changed in a prefix cache; None if it keeps the keys and values of what stays."""
-    reading: ModelLoss | None = None
-    """What a model lost right after the compaction, if one read on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,13 +132,6 @@ class Forgot:
         return [fitted.label for fitted in self.ways if fitted.holds[place]]
 
 
-OnRead = Callable[[int, int], object]
-"""Gets the number of tokens that a model has read, and the number of all."""
-
-ReadOn = Callable[[Forgot, OnRead], Forgot]
-"""Lets a model read on after a compaction, and returns the result with what the model lost."""
-
-
 def check_ways(policies: Sequence[Policy]) -> None:
     """Raise a ValueError if a way stands twice, or cannot be compared at a size."""
     check_values("policy", [policy.name for policy in policies])
@@ -180,13 +148,12 @@ def forgot(
     session: Session,
     ways: Sequence[Policy] | None = None,
     on_progress: Callable[[int, int], None] = lambda number, total: None,
-    numbers: Sequence[int] | None = None,
     size: int = 0,
 ) -> Iterator[Forgot]:
     """Yield what each compaction of a session forgot, and what other ways would have held.
 
-    By default of all compactions, otherwise of those with these `numbers`. The other ways fit the
-    text to a `size`, by default to what stayed, at the last `MAX_COMPARED_COMPACTIONS` of these.
+    The other ways fit the text to a `size`, by default to what stayed, at the last
+    `MAX_COMPARED_COMPACTIONS`.
     `on_progress` gets how many compactions are done, and how many there are. Raises a ValueError
     if the session has more than `MAX_SESSION_TOKENS`, or for `check_ways`.
     """
@@ -198,9 +165,7 @@ def forgot(
         return
     on_progress(0, total)
     history = History(session)
-    selection = range(total) if numbers is None else numbers
-    compared_numbers = selection[-MAX_COMPARED_COMPACTIONS:]
-    for number in selection:
+    for number in range(total):
         on_progress(number, total)
         result = Forgot(
             session,
@@ -216,7 +181,7 @@ def forgot(
             rules_at(session, number),
         )
         earlier_calls = chain.from_iterable(history.calls[: number + 1])
-        is_compared = number in compared_numbers
+        is_compared = number >= total - MAX_COMPARED_COMPACTIONS
         compared, notes = _compared(result, policies if is_compared else (), earlier_calls)
         if policies and not is_compared:
             last_ones = f"the last {MAX_COMPARED_COMPACTIONS} compactions"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter
 
-from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
+from fdkvc.conversations.forgot import Forgot, forgot
 from fdkvc.conversations.forgot_folder import (
     folder_json,
     folder_text,
@@ -25,7 +25,7 @@ from fdkvc.runs.console import flush, progress, warn
 from fdkvc.runs.jobs import Progress
 
 
-def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None) -> None:
+def forgot_command(options: Namespace, encoding: Encoder) -> None:
     """Print what each compaction of a session forgot, in the tokens of a model."""
     ways = None if options.ways is None else [*map(read_policy, options.ways)]
     prices = LIST_PRICES if options.prices is None else Prices.of(options.prices)
@@ -53,11 +53,6 @@ def forgot_command(options: Namespace, encoding: Encoder, read_on: ReadOn | None
         for session in compacted:
             on_compaction = _reporter(show, f"compactions of {session.name}")
             results += forgot(session, ways, on_compaction, size=options.at or 0)
-    if read_on is not None and results:
-        with progress("Reading on") as show:
-            for number, result in enumerate(results):
-                on_read = _reporter(show, f"compaction {number + 1} of {len(results)}")
-                results[number] = read_on(result, on_read)
     for session in sessions:
         for note in session.notes:
             warn(f"{session.name}: {note}")

@@ -5,10 +5,9 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from math import floor, log10
 
-from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, RIGHT_AND_LIKELY, Fitted, Forgot
+from fdkvc.conversations.forgot import LISTED, NO_SUMMARY, Fitted, Forgot
 from fdkvc.conversations.forgot_history import SUMMARY, Need
 from fdkvc.conversations.price import LIST_PRICES, Prices
 from fdkvc.conversations.sessions import Session
@@ -292,7 +291,6 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     """Return the table of ways."""
     rows = []
     for fitted in result.ways:
-        reading = {} if fitted.reading is None else {RIGHT_AND_LIKELY: fitted.reading.cell}
         row = {
             "way": fitted.label,
             "tokens": f"{fitted.tokens:,}",
@@ -301,7 +299,7 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
             "read again": f"{fitted.read_again:,}",
             "pays after N": paid(fitted, prices),
         }
-        rows.append(row | reading)
+        rows.append(row)
     return Grid([*rows[0]] if rows else [], [[*row.values()] for row in rows])
 
 
@@ -478,7 +476,6 @@ def ways_rows(result: Forgot, prices: Prices = LIST_PRICES) -> list[Fields]:
                 "paid after": (rewrite.paid_after(prices) if rewrite else 0) or None,
                 "dollars": spent,
                 "dollars without": alternative,
-                "reading": None if fitted.reading is None else asdict(fitted.reading),
             }
         )
     return rows

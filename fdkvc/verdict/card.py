@@ -14,13 +14,12 @@ import numpy as np
 import pandas as pd
 
 from fdkvc.conversations.arguments import CALL, age_of
-from fdkvc.conversations.forgot import ModelLoss
 from fdkvc.conversations.replay import transcripts_of
 from fdkvc.core.parameters import Field
 from fdkvc.core.recordings import Recording
 from fdkvc.core.statistics import MIN_CLUSTERS, cluster_mean, cluster_share
 from fdkvc.core.transcripts import SPAN_KINDS
-from fdkvc.core.words import percent
+from fdkvc.core.words import lost_likelihood, percent
 from fdkvc.engine.sinks import SINKS, sinks_of
 from fdkvc.policies import CANDIDATES, Policy, read_policy, usable, with_pinned_prompts
 from fdkvc.policies.ways import CLEARED, MESSAGES, USER_FIRST, unpinned
@@ -126,14 +125,26 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Reading(ModelLoss):
+class Reading:
     """What a model lost under a way, of values needed after it had evicted something."""
 
+    right: int
+    """Values that it gets right, of those that it gets right with the full cache."""
+    values: int
+    """Values that it gets right with the full cache."""
+    kl: float
+    """The KL from the full cache's predictions, in nats a token."""
     dialogs: int
     """From how many it evicted."""
     low: float = math.nan
     high: float = math.nan
     """The interval of the share of values that stay right, over clusters; NaN without one."""
+
+    @property
+    def cell(self) -> str:
+        """The cell of a table: values, and by how much expected words become less likely."""
+        right = f"{self.right} of {self.values}; " if self.values else ""
+        return f"{right}{lost_likelihood(self.kl)}"
 
     @property
     def wrong(self) -> int:

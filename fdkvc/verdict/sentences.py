@@ -7,7 +7,6 @@ import math
 from dataclasses import asdict, replace
 from typing import Any
 
-from fdkvc.conversations.forgot import RIGHT_AND_LIKELY
 from fdkvc.core.statistics import MIN_CLUSTERS
 from fdkvc.core.words import count, listed, lost_likelihood, percent, ranged, written_bytes
 from fdkvc.models.numpy.encoding import Encoding
@@ -54,6 +53,7 @@ UNCOUNTED_TOOLS = "# tools described outside of the messages are not counted"
 """What begins the lines to copy then."""
 
 SIZE, READ_AGAIN = "tokens (share)", "read again"
+RIGHT_AND_LIKELY = "right; less likely"
 """Heads of columns."""
 
 

@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from fdkvc.charts.theme import LIGHT
-from fdkvc.conversations.forgot import RIGHT_AND_LIKELY, forgot
+from fdkvc.conversations.forgot import forgot
 from fdkvc.conversations.forgot_report import how_sure, lost_kinds, sentence
 from fdkvc.conversations.formats import EXAMPLES, read_sessions
 from fdkvc.conversations.formats.agents import BOOKKEEPING
@@ -15,11 +15,8 @@ from fdkvc.conversations.page.files import DialogFile, read_dialog_file
 from fdkvc.conversations.page.filling import columns_of, filling_html
 from fdkvc.conversations.page.session import messages_html
 from fdkvc.conversations.sessions import Session
-from fdkvc.models.numpy import BUNDLED
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.ui.markdown import plain
-from fdkvc.verdict import checked
-from fdkvc.verdict.page import replay as replay_page
 from tests.app_pages import check_specs, html, open_page, press, run_until, settled, words_of
 from tests.session_lines import ClaudeCode, long_log
 from tests.ui.test_dialogs_page import no_stage, open_dialogs
@@ -178,16 +175,3 @@ def test_a_session_of_one_message_has_no_slider() -> None:
 
     assert not app.slider
     assert "had 1 message in context" in words_of(app)
-
-
-def test_a_model_reads_on_after_a_compaction_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (checked, replay_page):
-        monkeypatch.setattr(module, "CHECKED_WITH", str(BUNDLED))
-    log = compacted_log()
-    log.call("check", "c2", code="QX-771")
-    app = opened(read_dialog_file(log.content, "log.jsonl"))
-    assert RIGHT_AND_LIKELY not in html(app)
-    press(app, "Read on")
-    run_until(app, "read the next")
-    assert RIGHT_AND_LIKELY in html(app)
-    assert not [button for button in app.button if button.label == "Read on"]

@@ -6,7 +6,7 @@ where the value was given and where it was needed, and what was in context then.
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -16,7 +16,7 @@ from time import perf_counter
 
 import streamlit as st
 
-from fdkvc.conversations.forgot import Forgot, ReadOn, forgot
+from fdkvc.conversations.forgot import Forgot, forgot
 from fdkvc.conversations.forgot_history import Need
 from fdkvc.conversations.forgot_report import (
     WORST,
@@ -161,28 +161,8 @@ def compare(run: SessionRun, on_progress: Report, cancelled: Event) -> list[Comp
     return cards
 
 
-def read_compaction(
-    run: SessionRun, number: int, read_on: ReadOn, on_progress: Report, cancelled: Event
-) -> CompactionCard:
-    """Let a model read on after a compaction of a session, and return its card."""
-    (result,) = forgot(run.chosen, numbers=[number])
-    began = perf_counter()
-
-    def report(number: int, total: int) -> None:
-        if cancelled.is_set():
-            raise ValueError("it was cancelled")
-        on_progress(Progress(number, total, "Reading on", perf_counter() - began))
-
-    return CompactionCard.of(read_on(result, report))
-
-
-def show_session(
-    page: str, file: DialogFile, encoding: Encoder, read_on: ReadOn | None
-) -> None:
-    """Show a coding agent's session: its cards, its bar and its transcript.
-
-    A model may `read_on` after a compaction, on request.
-    """
+def show_session(page: str, file: DialogFile, encoding: Encoder) -> None:
+    """Show a coding agent's session: its cards, its bar and its transcript."""
     sessions = sessions_of(file, encoding)
     hide("page-purpose")  # the session has a question of its own
     with st.container(border=True, key="session"):
@@ -201,17 +181,13 @@ def show_session(
         # What is chosen in a session belongs to it: its messages have other numbers than those of
         # others.
         scope = f"{page}/session/{file.digest}/{chosen}/{size}"
-        reading = shared_jobs().find(st.session_state.get(f"{page}/session-reading"))
-        under_way = [row for row in (job, reading) if row is not None and not row.finished]
-
-        def read(number: int, card: CompactionCard) -> CompactionCard:
-            return card if read_on is None else _read(page, run, number, card, read_on)
+        under_way = not job.finished
 
         def draw() -> None:
-            # Run the whole page once a job ends, which also ends this polling.
-            if any(row.finished for row in under_way):
+            # Run the whole page once the job ends, which also ends this polling.
+            if under_way and job.finished:
                 st.rerun()
-            _draw(scope, session, columns, job, read)
+            _draw(scope, session, columns, job)
 
         st.fragment(run_every=POLL_SECONDS if under_way else None)(draw)()
         parts = ", ".join(f"{kind} ({times:,}×)" for kind, times in sessions[0].unread)
@@ -242,30 +218,6 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
         return session, 0
 
 
-def _read(
-    page: str, run: SessionRun, number: int, card: CompactionCard, read_on: ReadOn
-) -> CompactionCard:
-    """Offer to let a model read on after a compaction; return its card, new once it has."""
-    content = run, number
-    job = shared_jobs().of(content)
-    if job is None:
-        if st.button(
-            "Read on",
-            key=f"{page}/read-on",
-            icon=":material/play_arrow:",
-            help="SmolLM2 reads up to 1,000 tokens that follow, from what each way keeps",
-        ):
-            work = partial(read_compaction, run, number, read_on)
-            session_job(f"{page}/session-reading", shared_jobs(), work, content)
-            st.rerun()
-        return card
-    if not job.finished:
-        share, words = standing(job)
-        st.progress(share, text=plain(f"SmolLM2: {words}"))
-    problems(job.problem)
-    return job.result or card
-
-
 def _choose_compaction(scope: str, session: Session) -> int:
     """Draw the buttons of a session's compactions; return the place of the chosen one."""
     places = reversed(range(len(session.compactions)))  # the newest is open
@@ -275,13 +227,7 @@ def _choose_compaction(scope: str, session: Session) -> int:
     return int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
 
 
-def _draw(
-    scope: str,
-    session: Session,
-    columns: Sequence[Column],
-    job: Job,
-    read: Callable[[int, CompactionCard], CompactionCard],
-) -> None:
+def _draw(scope: str, session: Session, columns: Sequence[Column], job: Job) -> None:
     """Draw the chosen compaction's card."""
     if not job.finished:
         share, words = standing(job)
@@ -305,7 +251,7 @@ def _draw(
     scope = f"{scope}/{chosen}"
     moment, loss = _moment(scope, session, session.bounds[chosen + 1])
     returning = frozenset(chain.from_iterable(card.returning for card in cards))
-    card = read(chosen, cards[chosen]) if chosen < len(cards) else None
+    card = cards[chosen] if chosen < len(cards) else None
     if card is not None:
         with answer:
             _draw_losses(scope, card)

@@ -37,9 +37,9 @@ from fdkvc.ui.lanes import POLICIES as LANES
 from fdkvc.ui.lru import cached
 from fdkvc.ui.sidebar import BUDGET_HERE, LOOK, MORE_METRICS, read_name
 from fdkvc.verdict.card import TARGET
-from fdkvc.verdict.checked import CHECKED_WITH, MINUTES, installed
+from fdkvc.verdict.checked import CHECKED_WITH, MINUTES
 from fdkvc.verdict.model_shape import SHAPE
-from fdkvc.verdict.page.replay import expect_file, in_tokens_of, read_on
+from fdkvc.verdict.page.replay import expect_file, in_tokens_of
 from fdkvc.verdict.page.vectors import AT_ONCE, KV_HEAD, VECTORS, NotReadError, choose_vectors
 from fdkvc.verdict.today import TODAY_TOKENS, TODAY_WAY
 
@@ -157,7 +157,7 @@ def choose_dialog(shown: Page, controls: DeltaGenerator) -> Chosen:
     encoding = chosen_encoding(page)
     if file.is_log:  # the page is this session's then
         with below_title:
-            show_session(page, file, encoding, read_on if installed() else None)
+            show_session(page, file, encoding)
         fields.write_link(page, FIELDS)
         st.stop()
     try:

@@ -7,19 +7,17 @@ from threading import Thread
 from time import perf_counter
 from typing import Unpack
 
-from fdkvc.conversations.forgot import Forgot, OnRead
 from fdkvc.conversations.lexical import KEPT, LexicalRecordings, lexical_recording
 from fdkvc.conversations.page.files import DialogFile, shipped_file
 from fdkvc.conversations.replay import Replay, transcripts_of
 from fdkvc.core.recordings import Recording
-from fdkvc.models import after_compaction
 from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.models.numpy.language_model import shared_language_model
 from fdkvc.runs.jobs import Execution
 from fdkvc.runs.workers import give_way
 from fdkvc.ui.lru import cached
 from fdkvc.verdict.card import Card, ways_for
-from fdkvc.verdict.checked import CHECKED_WITH, read_card
+from fdkvc.verdict.checked import read_card
 from fdkvc.verdict.results import ReplayRun, at_sizes
 from fdkvc.verdict.search import find_sizes, start_workers
 from fdkvc.verdict.today import Today, TodayLoss, lose_today
@@ -105,8 +103,3 @@ def check_replay(
     # What is left is no reading, and the bar has come to its end.
     execution.pop("on_progress", None)
     return replayed.with_read(read, **execution)
-
-
-def read_on(result: Forgot, on_read: OnRead) -> Forgot:
-    """Let that model read on after a compaction."""
-    return after_compaction.read_on(shared_language_model(CHECKED_WITH), result, on_read)
