@@ -263,6 +263,11 @@ def select(
     cutoff : array (B, 1)
         −inf if all entries fit, inf if all that stay are protected.
 
+    Raises
+    ------
+    ValueError
+        If a score is NaN, as that of a policy that is not registered may be.
+
     Examples
     --------
     >>> cache = Cache(np.arange(4)[None])
@@ -276,10 +281,13 @@ def select(
     # Pages of a fixed size count whole, even if they are not full.
     if (cache.count[:, None] <= budget).all() and not (pages and pages.size):
         return cache.present, np.full((len(score), 1), -np.inf, np.float32)
-    if pages is not None:
-        return _select_pages(score, cache, protected, budget, ties, pages)
     # 1. Empty slots come last, protected entries first.
     priority = score if cache.full else np.where(cache.present, score, -np.inf)
+    # It compares with nothing, so its entry would neither stay nor leave by a rule.
+    if np.isnan(priority).any():
+        raise ValueError("the score of an entry is not a number")
+    if pages is not None:
+        return _select_pages(score, cache, protected, budget, ties, pages)
     if protected.any():
         priority = np.where(protected, np.inf, priority)
     # 2. The cutoff is the budget-th largest; all that ties with it is kept for now.

@@ -11,6 +11,7 @@ from fdkvc.core.cache import (
     ROUNDING,
     UNIT_SCALE,
     Cache,
+    Pages,
     Ties,
     empty_cache,
     newest,
@@ -171,3 +172,12 @@ def test_what_is_no_tie_is_decided_by_its_score() -> None:
     assert second_stays(score, Ties())
     assert second_stays(score * 0.5, Ties())
     assert not second_stays(score * 0.1, UNIT_SCALE)
+
+
+@pytest.mark.parametrize("page_size", [0, 2])
+def test_a_score_that_is_no_number_is_refused(page_size: int) -> None:
+    cache = Cache(np.arange(4)[None])
+    score = np.array([[1, np.nan, 3, 4]], np.float32)
+    pages = Pages(cache.token // 2, page_size) if page_size else None
+    with pytest.raises(ValueError, match="the score of an entry is not a number"):
+        select(score, cache, np.zeros((1, 4), bool), 2, pages=pages)
