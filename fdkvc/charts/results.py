@@ -84,10 +84,11 @@ def budgets_chart(
         label = marked.transform_filter(alt.datum.label == mark.label)
         side: Any = "left" if mark.budget < middle else "right"
         above = -18 if mark.Index == highest else 18  # away from each other
-        text = label.mark_text(
-            align=side, dy=above, color=theme.ink, fontWeight="bold", fontSize=12
-        )
-        layers.append(text.encode(y=y, text="label:N"))
+        place: Any = {"align": side, "dy": above, "fontWeight": "bold", "fontSize": 12}
+        # Lines that the label crosses do not run through its letters.
+        halo = label.mark_text(**place, stroke=theme.paper, strokeWidth=5, aria=False)
+        text = label.mark_text(**place, color=theme.ink)
+        layers += [part.encode(y=y, text="label:N") for part in (halo, text)]
     subtitle = "of all that calls need" + "; squares: read by a model" * bool(len(readings))
     data = {"budgets": table, "readings": readings, "marks": marks}
     return single(theme, data, *layers, height=280, title=panel_title(title, subtitle))

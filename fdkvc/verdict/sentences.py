@@ -4,6 +4,7 @@ Everything said of ways is a cell of `short_grid` or `card_grid`.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,6 +37,12 @@ FITTED = "this project; "
 MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words only", "a guess"
 """How sure the card is."""
 
+BY_TEXT = (
+    "no model was run, so only words were compared: a value counts as kept while it stands word "
+    "for word in what stays"
+)
+"""Why a number by words is no surer."""
+
 UNREAD = "not read"
 """How sure a way is that only a model can tell of, and that none has read."""
 
@@ -59,9 +66,13 @@ RIGHT_AND_LIKELY = "right; less likely"
 
 def card_sentences(card: Card) -> tuple[str, ...]:
     """Return what is lost today, if that is known, what to set, and how sure that is."""
-    today = "" if card.today is None else today_sentence(card.today, card.unit)
-    sentences = today, setting_sentence(card), others_sentence(card), _basis(card)
-    return tuple(filter(None, sentences))
+    today = notes = today_sure = ""
+    if (loss := card.today) is not None:
+        today = today_sentence(loss, card.unit, card.target)
+        notes = today_notes(loss, card.unit)
+        today_sure = today_certainty(card)
+    setting = setting_sentence(card), others_sentence(card), _basis(card)
+    return tuple(filter(None, (today, notes, today_sure, *setting)))
 
 
 def _basis(card: Card) -> str:
@@ -72,22 +83,48 @@ def _basis(card: Card) -> str:
 # ------------------------------------------------------------------------------- today
 
 
-def today_sentence(loss: TodayLoss, unit: str) -> str:
-    """Return what is lost today, in tokens of `unit`, and what these leave out."""
+def today_sentence(loss: TodayLoss, unit: str, target: float) -> str:
+    """Return what is lost today, in tokens of `unit`, and whether to keep the limit."""
     sentence = _loss_sentence(loss, unit)
-    if loss.token_rate > SPLITS and unit == Encoding.name:
-        sentence += (
-            f" {unit} counts {loss.token_rate:.1f} tokens for a character of this text, and "
-            "models made for its language fewer: choose whose tokens count, under Model and "
-            "target or by --tokens."
+    if not loss.is_enough(target):
+        return sentence
+    if loss.count.lost:
+        kept = f"{_floor(loss.count.kept)} are kept, and {percent(target)} are asked"
+        return f"{sentence} {kept}: keep this limit."
+    return f"{sentence} Keep this limit."
+
+
+def today_notes(loss: TodayLoss, unit: str) -> str:
+    """Return what a value is, and what is not counted; "" if there is nothing to say."""
+    parts = []
+    if loss.count.values:
+        parts.append(
+            "A value is what a tool call needs from earlier in its conversation, such as a booking "
+            "code"
         )
     if loss.missing:
-        sentence += f" Not in the text, so not counted: {count(loss.missing, 'needed value')}."
+        parts.append(f"{count(loss.missing, 'needed value')} not in the text are not counted")
     if loss.without_tools:
-        sentence += (
-            " Tools described outside of the messages are not counted: leave room for them."
+        parts.append(
+            "Tools described outside of the messages are not counted: leave room for them"
         )
-    return sentence
+    if loss.token_rate > SPLITS and unit == Encoding.name:
+        parts.append(
+            f"{unit} counts {loss.token_rate:.1f} tokens for a character of this text, and models "
+            "made for its language fewer: choose whose tokens count"
+        )
+    return f"{'. '.join(parts)}." if parts else ""
+
+
+def today_certainty(card: Card) -> str:
+    """Return how sure it is that today's limit is enough; "" where it is not."""
+    loss = card.today
+    if loss is None or not card.advice.keeps_today:
+        return ""
+    if not loss.longer:
+        return f"How sure: certain, if your model counts no more tokens than {card.unit} does."
+    reasons = [*_few_conversations(card), BY_TEXT]
+    return f"How sure: {way_certainty(card, None)}. {_sentence(reasons)}"
 
 
 def _loss_sentence(loss: TodayLoss, unit: str) -> str:
@@ -97,6 +134,8 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
             f"Today nothing is lost at {count(loss.today.tokens, 'token')} of {unit}: the longest "
             f"conversation has {loss.longest:,}."
         )
+    longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
+    exceeding = f"{longer} exceed{'s' if loss.longer == 1 else ''} it, up to {loss.longest:,}"
     if not counted.values:
         number = "all" if 1 < loss.longer == loss.dialogs else f"{loss.longer:,} of"
         longer = f"{number} {count(loss.dialogs, 'conversation')}"
@@ -104,7 +143,10 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
             return f"Today {longer} stop at the limit; no call says what of the rest mattered."
         return f"Today you lose text of {longer}; no call says which of it mattered."
     if not counted.lost:
-        return f"Today you lose none of {count(counted.values, 'value')} that calls need."
+        return (
+            f"Today you lose none of {count(counted.values, 'value')} that calls need at "
+            f"{count(loss.today.tokens, 'token')} of {unit}, though {exceeding}."
+        )
     lossy = counted.lossy_dialogs
     which = "all" if lossy == counted.dialogs else f"{lossy:,} of the"
     dialogs = f", in {which} {counted.dialogs:,} conversations that need some"
@@ -133,17 +175,9 @@ def setting_sentence(card: Card) -> str:
         )
     advice = card.advice
     best = advice.setting
-    sentences = []
-    if card.today is not None and advice.keeps_today:
-        needs = card.today.count
-        stay = ""
-        if needs.values:
-            found = f"{count(needs.values, 'value')} found in the text"
-            stay = f": {_floor(needs.kept)} of {found} stay"
-        sentences.append(f"Keep today's limit{stay}.")
     if best is None:
-        return " ".join([*sentences, _no_setting(card)])
-    words = "Set"
+        return _no_setting(card)
+    words = "Or set" if limit_settings(card) else "Set"
     if advice.stores_less:
         words = f"To store less than {'today' if advice.keeps_today else 'such a limit'}, set"
     share = percent(best.tried / card.tokens)
@@ -162,7 +196,7 @@ def setting_sentence(card: Card) -> str:
             f", but {card.read.model} got only {reading.right} of {count(reading.values, 'value')} "
             f"the same as with the full cache{few}"
         )
-    return " ".join([*sentences, f"{words}."])
+    return f"{words}."
 
 
 def others_sentence(card: Card) -> str:
@@ -181,8 +215,8 @@ def others_sentence(card: Card) -> str:
         )
     if best.refused > 0:
         parts.append(
-            f"After {_refused_turns(best.refused)} of the turns hosted services refuse what "
-            "stays, such as a tool result without its call"
+            f"After {_refused_turns(best.refused)} of the turns what stays is no valid request, "
+            "for example a tool result without its call: services such as OpenAI's refuse it"
         )
     if card.ties:
         ties = listed([f"“{way_words(tie.policy)}”" for tie in card.ties])
@@ -201,7 +235,7 @@ def _why_no_engine(card: Card) -> str:
         if row.in_engines:
             names.setdefault(_lack(card, row), []).append(f"“{way_words(row.policy)}”")
     lacks = [f"{listed(ways)} ({lack})" for lack, ways in names.items()]
-    return f". What engines have is not set here: {', '.join(lacks)}" if lacks else ""
+    return f". Why no way of an engine: {', '.join(lacks)}" if lacks else ""
 
 
 def _lack(card: Card, candidate: Way) -> str:
@@ -284,24 +318,9 @@ def certainty_sentence(card: Card) -> str:
     word = certainty(card)
     if not card.clusters and read is None:
         return ""
-    if card.dominating:
-        few = "one conversation has"
-        if card.dominating > 1:
-            few = f"{card.dominating:,} conversations of one task or the same services have"
-        parts.append(f"{few} nearly all of the values, so little is known of others")
-    elif word == GUESS:
-        sets = count(card.dialogs, "conversation")
-        if card.clusters < card.dialogs:
-            sets += f" of {count(card.clusters, 'kind')} (by task or services)"
-        kinds = "kinds " if card.clusters < card.dialogs else ""
-        parts.append(
-            f"it rests on {sets}, and fewer than {MIN_CLUSTERS} {kinds}tell little of others"
-        )
+    parts += _few_conversations(card)
     if read is None:
-        parts.append(
-            "no model was run, so a value counts as kept while its words stay, and as lost where "
-            "only another form of it does"
-        )
+        parts.append(BY_TEXT)
     else:
         total = count(read.dialogs + read.unread, "conversation")
         among = f"{read.dialogs} of {total} that can be checked"
@@ -321,8 +340,29 @@ def certainty_sentence(card: Card) -> str:
     if source.startswith(FITTED):
         data = source.removeprefix(FITTED)
         parts.append(f"this way was {data}, so other conversations may lose more")
-    basis = "; ".join(parts)
-    return f"How sure: {word}. {basis[0].upper()}{basis[1:]}."
+    return f"How sure: {word}. {_sentence(parts)}"
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    """Return parts as one sentence."""
+    joined = "; ".join(parts)
+    return f"{joined[0].upper()}{joined[1:]}."
+
+
+def _few_conversations(card: Card) -> list[str]:
+    """Return why a card's conversations tell little of others, if they do."""
+    if card.dominating:
+        few = "one conversation has"
+        if card.dominating > 1:
+            few = f"{card.dominating:,} conversations of one task or the same services have"
+        return [f"{few} nearly all of the values, so little is known of others"]
+    if not 0 < card.clusters < MIN_CLUSTERS:
+        return []
+    sets = count(card.dialogs, "conversation")
+    if card.clusters < card.dialogs:
+        sets += f" of {count(card.clusters, 'kind')} (by task or services)"
+    kinds = "kinds " if card.clusters < card.dialogs else ""
+    return [f"it rests on {sets}, and fewer than {MIN_CLUSTERS} {kinds}tell little of others"]
 
 
 def _why_small(card: Card) -> list[str]:
@@ -544,18 +584,38 @@ def card_grid(card: Card) -> Grid:
 
 
 def settings(card: Card) -> dict[str, str]:
-    """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
-    advice = card.advice
+    """Return what to copy, by engine: a limit that loses nothing, and what sets ways."""
+    return limit_settings(card) | way_settings(card)
+
+
+def limit_settings(card: Card) -> dict[str, str]:
+    """Return what sets a larger limit that loses nothing in today's engine, if one is needed."""
     loss = card.today
-    estimated = card.unit == Encoding.name and not card.own_tokens
+    if loss is None or not loss.larger_is_enough or card.advice.keeps_today:
+        return {}
+    return _with_tools(card, settings_of_limit(loss, card.unit, estimated=_is_estimated(card)))
+
+
+def way_settings(card: Card) -> dict[str, str]:
+    """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
+    purpose = ", to store less" if card.advice.stores_less else ""
     lines = dict[str, str]()
-    if loss is not None and loss.larger_is_enough and not advice.keeps_today:
-        lines = settings_of_limit(loss, card.unit, estimated=estimated)
-    purpose = ", to store less" if advice.stores_less else ""
-    for candidate in advice.offered:
-        own_lines = settings_of(candidate, card.tokens, card.unit, estimated=estimated)
+    for candidate in card.advice.offered:
+        own_lines = settings_of(
+            candidate, card.tokens, card.unit, estimated=_is_estimated(card)
+        )
         lines |= {f"{engine}{purpose}": line for engine, line in own_lines.items()}
-    tools = f"{UNCOUNTED_TOOLS}\n" if loss is not None and loss.without_tools else ""
+    return _with_tools(card, lines)
+
+
+def _is_estimated(card: Card) -> bool:
+    """Whether sizes are counted by another tokenizer than that of the model to set."""
+    return card.unit == Encoding.name and not card.own_tokens
+
+
+def _with_tools(card: Card, lines: Mapping[str, str]) -> dict[str, str]:
+    """Return lines to copy that say, where it is so, that tools are not counted."""
+    tools = f"{UNCOUNTED_TOOLS}\n" if card.today and card.today.without_tools else ""
     return {engine: f"{tools}{line}" for engine, line in lines.items()}
 
 
@@ -572,7 +632,8 @@ def card_record(card: Card) -> dict[str, Any]:
             **asdict(loss.today),
             **asdict(loss.count),
             "recall": loss.count.kept,
-            "sentence": today_sentence(loss, card.unit),
+            "sentence": today_sentence(loss, card.unit, card.target),
+            "how_sure": today_certainty(card),
         }
     fields["ways"] = [_way_record(card, candidate) for candidate in card.ways]
     fields |= {

@@ -66,11 +66,10 @@ def settings_of_limit(loss: TodayLoss, unit: str, *, estimated: bool) -> dict[st
     comment = _comment(loss.longest, "the longest conversation", unit, estimated)
     for engine, line in SETTINGS.get(loss.today.policy, {}).items():
         if engine in loss.today.preset.label:
-            return {engine: f"{comment}\n{line.format(loss.longest)}"}
+            return {f"{engine}, to lose nothing": f"{comment}\n{line.format(loss.longest)}"}
     return {}
 
 
 def _comment(size: int, share: str, unit: str, estimated: bool) -> str:
-    if estimated:
-        return f"# {share}: {size:,} is an estimate in tokens of {unit}, count your model's"
-    return f"# {size:,} tokens of {unit}, {share}"
+    unsure = "; your model may count others" if estimated else ""
+    return f"# {size:,} tokens of {unit}, {share}{unsure}"

@@ -64,7 +64,8 @@ TODAY_WAY = Field(
 
 TODAY_TOKENS = Field(
     "Today I keep (tokens)",
-    "The limit that you have set, such as num_ctx.",
+    "The limit that you have set, such as Ollama's num_ctx or OLLAMA_CONTEXT_LENGTH: for all "
+    "messages, answers among them.",
     name="limit",
     default=PRESETS["ollama"].tokens,
     low=1,

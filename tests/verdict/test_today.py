@@ -13,7 +13,7 @@ from fdkvc.models.numpy.encoding import Encoding
 from fdkvc.policies import read_policy
 from fdkvc.policies.ways import MESSAGES
 from fdkvc.verdict.search import REFUSED, cases_at
-from fdkvc.verdict.sentences import today_sentence
+from fdkvc.verdict.sentences import today_notes, today_sentence
 from fdkvc.verdict.today import PRESETS, Today, TodayLoss, ValueCount, lose_today
 from tests.examples import dialogs_of
 
@@ -30,10 +30,13 @@ def test_each_preset_loses_something_at_a_small_limit_and_nothing_at_a_large_one
     loss = lose_today(Today(way, 600), RECORDINGS, workers=1)
     assert 0 < loss.count.lost < loss.count.values == needed()
     assert len(loss.worst)
-    assert f"you lose {loss.count.lost} of {needed()} values" in today_sentence(loss, "SmolLM2")
+    said = today_sentence(loss, "SmolLM2", 0.95)
+    assert f"you lose {loss.count.lost} of {needed()} values" in said
     large = lose_today(Today(way, 100_000), RECORDINGS, workers=1)
     assert (large.count.lost, large.longer, len(large.worst)) == (0, 0, 0)
-    assert "nothing is lost at 100,000 tokens of SmolLM2" in today_sentence(large, "SmolLM2")
+    said = today_sentence(large, "SmolLM2", 0.95)
+    assert "nothing is lost at 100,000 tokens of SmolLM2" in said
+    assert said.endswith(" Keep this limit.")
     assert read_policy(PRESETS[way].policy).name == PRESETS[way].policy
 
 
@@ -52,7 +55,7 @@ def test_it_is_said_where_descriptions_of_tools_are_not_counted(listed: bool) ->
     dialogs = dialogs_of("errands")
     read = with_tools(dialogs)[0] if listed else dialogs
     loss = lose_today(Today("ollama", 600), LexicalRecordings(read, 0, Encoding()), workers=1)
-    said = today_sentence(loss, "SmolLM2")
+    said = today_notes(loss, "SmolLM2")
     assert ("Tools described outside of the messages are not counted" in said) != listed
 
 
@@ -62,8 +65,8 @@ def test_values_that_are_not_in_the_text_are_said_beside_those_that_are(missing:
     for tokens in (600, 100_000):
         recordings = LexicalRecordings(dialogs, 0, Encoding())
         loss = lose_today(Today("ollama", tokens), recordings, workers=1)
-        said = today_sentence(loss, "SmolLM2")
-        assert ("Not in the text, so not counted: 2 needed values." in said) == bool(missing)
+        said = today_notes(loss, "SmolLM2")
+        assert ("2 needed values not in the text are not counted" in said) == bool(missing)
 
 
 def test_turns_that_services_refuse_are_counted_of_today_as_of_the_card() -> None:
@@ -84,9 +87,9 @@ def test_it_is_said_where_a_tokenizer_splits_the_letters_of_a_language(
 ) -> None:
     dialog = Transcript("one", tuple(Turn("user", text * 9) for _ in range(9)))
     loss = lose_today(Today("ollama", 90), LexicalRecordings([dialog], 0, Encoding()), workers=1)
-    said = today_sentence(loss, "SmolLM2")
+    said = today_notes(loss, "SmolLM2")
     assert ("tokens for a character of this text" in said) == splits
-    assert ("choose whose tokens count, under Model and target" in said) == splits
+    assert ("choose whose tokens count" in said) == splits
 
 
 @pytest.mark.parametrize("text", ["vllm", "ollama:0", "ollama:many", "ollama:2000000"])
@@ -102,15 +105,29 @@ def test_what_is_not_allowed_is_refused(text: str) -> None:
 def test_without_calls_a_limit_cuts_text_or_stops(way: str, words: str) -> None:
     nothing = ValueCount(0, 0, 0, 0)
     all_longer = TodayLoss(Today(way, 900), nothing, 3, 3, 1200, pd.DataFrame())
-    assert words.replace("2 of 3", "all 3") in today_sentence(all_longer, "SmolLM2")
+    assert words.replace("2 of 3", "all 3") in today_sentence(all_longer, "SmolLM2", 0.95)
     loss = TodayLoss(Today(way, 900), nothing, 2, 3, 1200, pd.DataFrame())
-    assert words in today_sentence(loss, "SmolLM2")
+    assert words in today_sentence(loss, "SmolLM2", 0.95)
 
 
 @pytest.mark.parametrize(("lossy", "among"), [(2, "in 2 of the 3"), (3, "in all 3")])
 def test_what_is_lost_in_all_conversations_is_said_so(lossy: int, among: str) -> None:
     count = ValueCount(9, 40, lossy, 3)
     loss = TodayLoss(Today("ollama", 900), count, 3, 3, 1200, pd.DataFrame())
-    said = today_sentence(loss, "SmolLM2")
+    said = today_sentence(loss, "SmolLM2", 0.95)
     assert f"{among} conversations that need some." in said
     assert "Nothing would be lost from 1,200 tokens of SmolLM2 on, the length of the" in said
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        (0, "lose none of 40 values that calls need at 900 tokens of SmolLM2, though 1 of 3"),
+        (2, "95 % are kept, and 95 % are asked: keep this limit."),
+    ],
+)
+def test_a_limit_that_is_enough_says_so_and_what_exceeds_it(lost: int, said: str) -> None:
+    count = ValueCount(lost, 40, lost, 3)
+    loss = TodayLoss(Today("ollama", 900), count, 1, 3, 1200, pd.DataFrame())
+    assert said in today_sentence(loss, "SmolLM2", 0.95)
+    assert "eep this limit" not in today_sentence(loss, "SmolLM2", 1.01)

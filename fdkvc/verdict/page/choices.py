@@ -93,13 +93,13 @@ RUN_FIELDS = (CALLS, TOOLS, *_DIALOG_FIELDS, BUDGET, POLICIES, WHOSE)
 """Fields that choose what one cache shows of a file."""
 
 TOKENS_OF = Field(
-    "Count tokens as",
-    "Whose tokenizer counts. Those of models that Ollama, Hugging Face or LM Studio have stored on "
-    "this machine are offered; no weights are read.",
+    "as counted by",
+    "Whose tokenizer counts tokens. Those of models that Ollama, Hugging Face or LM Studio have "
+    "stored on this machine are offered; no weights are read.",
     name="tokens",
     default="smollm2",
     choices={
-        "smollm2": "SmolLM2, an estimate for other models",
+        "smollm2": "SmolLM2 (an estimate)",
         **{name: name for name in STORED},
     },
 )

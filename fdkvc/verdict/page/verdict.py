@@ -63,13 +63,16 @@ from fdkvc.verdict.search import needed_values, share_table
 from fdkvc.verdict.sentences import (
     card_grid,
     certainty_sentence,
+    limit_settings,
     others_sentence,
     promise_sentence,
     setting_sentence,
-    settings,
     short_grid,
     shown_ways,
+    today_certainty,
+    today_notes,
     today_sentence,
+    way_settings,
 )
 from fdkvc.verdict.today import PRESETS, STOPS, TODAY_TOKENS, TODAY_WAY, Today, TodayLoss
 
@@ -116,6 +119,7 @@ def _choose_today(page: str) -> Today:
             hold(page, TODAY_TOKENS, PRESETS[held(page, TODAY_WAY)].tokens)
 
     way = fields.choice(page, TODAY_WAY, on_change=take_default, width="content")
+    fields.choice(page, choices.TOKENS_OF, width="content")
     return Today(way, tokens)
 
 
@@ -228,8 +232,12 @@ def _show_today(page: str, known: Known) -> None:
     loss = known.loss
     file = known.run.file
     assert loss is not None
+    unit = known.run.encoding.name
     with panel("verdict-words"):
-        st.markdown(Markdown("**{}**").format(today_sentence(loss, known.run.encoding.name)))
+        words = today_sentence(loss, unit, known.run.target)
+        st.markdown(Markdown("**{}**").format(words))
+        if notes := today_notes(loss, unit):
+            st.caption(plain(notes))
     if len(loss.worst) and loss.today.policy != STOPS:
         row = loss.worst.iloc[0].to_dict()
         words = f"Open {row['dialog']} where “{row['value'][:24]}” is missing"
@@ -266,11 +274,10 @@ def _asked(
 
 
 def _choose_shape(page: str) -> str:
-    """Return the name of the chosen model; choose what counts tokens, too."""
+    """Return the name of the chosen model; take a tokenizer, too."""
     key: str = fields.choice(page, SHAPE)
-    fields.choice(page, choices.TOKENS_OF)
     st.file_uploader(
-        "Or a tokenizer.json of your own",
+        "A tokenizer.json of your own that counts tokens",
         type="json",
         key=f"{page}/card/tokenizer",
         max_upload_size=MAX_MODEL_JSON_BYTES // 1_000_000,
@@ -313,18 +320,17 @@ def _draw(page: str, known: Known) -> None:
         return
     replayed, card = known.measured
     with panel("verdict-setting"):
-        st.markdown(
-            Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card))
-        )
-        if basis := certainty_sentence(card):
-            st.markdown(plain(basis), help=help_on(basis))
-        if promise := promise_sentence(card):
-            st.caption(plain(promise))
-        lines = settings(card)
-        tabs = st.tabs([*map(plain, lines)]) if lines else ()
-        for tab, line in zip(tabs, lines.values(), strict=True):
-            tab.code(line, language=None, wrap_lines=True)
-        _show_reader(page, known)
+        if basis := today_certainty(card):
+            st.markdown(plain(basis))
+        _show_lines(limit_settings(card))
+        best = card.advice.setting
+        if best is not None and card.advice.stores_less:
+            # Folded, so that nobody takes it for what today's limit asks for.
+            title = f"To store less: {best.tried:,} tokens ({way_words(best.policy)})"
+            with st.expander(plain(title)):
+                _show_setting_words(page, known, card)
+        else:
+            _show_setting_words(page, known, card)
     if not card.clusters and card.read is None:
         if candidate := _shown_way(card):
             size = count(shown_size(candidate.tried), "token")
@@ -347,6 +353,24 @@ def _draw(page: str, known: Known) -> None:
         st.caption(plain(" ".join(notes)))
     if card.advice.setting is not None:
         _show_losses(page, known.run.file, replayed, card.advice.setting)
+
+
+def _show_setting_words(page: str, known: Known, card: Card) -> None:
+    """Show what to set, how sure that is, the lines to copy, and how far the reading model is."""
+    st.markdown(Markdown("**{}** {}").format(setting_sentence(card), others_sentence(card)))
+    if basis := certainty_sentence(card):
+        st.markdown(plain(basis), help=help_on(basis))
+    if promise := promise_sentence(card):
+        st.caption(plain(promise))
+    _show_lines(way_settings(card))
+    _show_reader(page, known)
+
+
+def _show_lines(lines: Mapping[str, str]) -> None:
+    """Show lines to copy, a tab for each engine."""
+    tabs = st.tabs([*map(plain, lines)]) if lines else ()
+    for tab, line in zip(tabs, lines.values(), strict=True):
+        tab.code(line, language=None, wrap_lines=True)
 
 
 def _show_reader(page: str, known: Known) -> None:
