@@ -46,6 +46,7 @@ SILENT = frozenset(
         "pr-link",
         "progress",
         "queue-operation",
+        "summary",  # a title of the session for the list of sessions
         "system, api_error",
         "system, stop_hook_summary",
         "system, turn_duration",

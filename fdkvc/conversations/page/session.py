@@ -220,11 +220,14 @@ def _imagined(page: str, session: Session) -> tuple[Session, int]:
 
 def _choose_compaction(scope: str, session: Session) -> int:
     """Draw the buttons of a session's compactions; return the place of the chosen one."""
-    places = reversed(range(len(session.compactions)))  # the newest is open
-    labels = {str(place): f"Compaction {place + 1}" for place in places}
+    labels = {
+        str(place): f"Compaction {place + 1}" for place in range(len(session.compactions))
+    }
+    key = f"{scope}/compaction"
+    st.session_state.setdefault(key, [*labels][-1])  # the newest is open
     # Persistent, so that a click is not lost that comes as the job ends and the page is rerun.
     state = {"persist_state": "session"}
-    return int(fields.segments(f"{scope}/compaction", "Compaction", labels, **state))
+    return int(fields.segments(key, "Compaction", labels, **state))
 
 
 def _draw(scope: str, session: Session, columns: Sequence[Column], job: Job) -> None:
