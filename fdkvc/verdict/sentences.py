@@ -534,7 +534,7 @@ def drawbacks(candidate: Way) -> list[str]:
     """Return what speaks against a way, however sure its size is."""
     words = []
     if candidate.size is None:
-        words.append(f"not enough up to {percent(1 - PAYS)} of the average")
+        words.append("below the target")
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:
