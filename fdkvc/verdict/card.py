@@ -251,6 +251,10 @@ class Card:
         loss = self.today
         stored = self.tokens
         keeps_today = loss is not None and loss.is_enough(self.target)
+        # Without calls, a model found a size enough for the way of today.
+        if loss is not None and best is not None and best.reading and not self.clusters:
+            same_way = best.policy == loss.today.policy
+            keeps_today = keeps_today or (same_way and best.tried <= loss.today.tokens)
         if loss is not None and keeps_today:
             stored = min(stored, loss.today.tokens)
         named = filter(None, (best, self.smaller))

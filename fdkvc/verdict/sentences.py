@@ -123,6 +123,11 @@ def today_certainty(card: Card) -> str:
         return ""
     if not loss.longer:
         return f"How sure: certain, if your model counts no more tokens than {card.unit} does."
+    if card.read is not None and card.best is not None and not card.clusters:
+        return (
+            f"Keep this limit: at {card.best.tried:,} tokens, by the same way, "
+            f"{card.read.model}'s next words hardly changed."
+        )
     reasons = [*_few_conversations(card), BY_TEXT]
     return f"How sure: {way_certainty(card, None)}. {_sentence(reasons)}"
 
@@ -481,7 +486,8 @@ def short_grid(card: Card) -> Grid:
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
     heads = ["way", "values kept", SIZE, READ_AGAIN, "how sure", "drawback"]
-    unsaid = {READ_AGAIN: "–", "how sure": way_certainty(card, best), "drawback": ""}
+    unsaid = {"values kept": "", READ_AGAIN: "–", "drawback": ""}
+    unsaid["how sure"] = way_certainty(card, best)
     return Grid(heads, rows).without_same(unsaid)
 
 

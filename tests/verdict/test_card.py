@@ -655,6 +655,22 @@ def test_without_calls_the_simplest_way_is_set_of_those_that_lose_hardly_more() 
         assert (lack in said) == (best != MESSAGES)
 
 
+@pytest.mark.parametrize(("limit", "keeps"), [(300, True), (200, False)])
+def test_without_calls_a_limit_that_a_model_found_enough_is_not_lowered(
+    limit: int, keeps: bool
+) -> None:
+    read = ModelRead("SmolLM2", ("d0",), 900, {MESSAGES: Reading(0, 0, 0.05, 1)})
+    card = card_of({MESSAGES: ()}, needs()[:0], read=read)
+    today = Today("ollama", limit)
+    nothing = ValueCount(0, 0, 0, 0)
+    card = replace(card, today=TodayLoss(today, nothing, 3, 3, 1200, pd.DataFrame()))
+    assert best_of(card).tried == 250
+    said = " ".join(card_sentences(card))
+    assert ("Keep this limit: at 250 tokens, by the same way, SmolLM2's next" in said) == keeps
+    assert ("Set 250 tokens" in said) != keeps
+    assert bool(settings(card)) != keeps
+
+
 def test_without_calls_the_card_says_no_more_than_what_was_read() -> None:
     ways = (MESSAGES, "sinks(fifo)", "sinks(weighted-recency)", "sinks(h2o)")
     scores = {name: Reading(0, 0, 0.08, 2) for name in (*ways[:2], ways[3])}
