@@ -42,9 +42,9 @@ def tokens_note(session: Session) -> str:
         "later calls, also inside commands, that stood in the text before. Repeated: later "
         "results with lines of results from before that are not held (tokens of these lines). "
         "Read again: tokens that a model reads anew, from the first change of its text on. "
-        "Pays after N: after N requests the shorter text had cost less than the whole, in a "
-        "prefix cache; “no”: not in the requests that followed; empty: the way evicts entries of "
-        "an engine's own cache, or no request followed."
+        "Pays off after: the requests after which the shorter text had cost less than the whole, "
+        "in a prefix cache; “no”: not in the requests that followed; empty: the way evicts entries "
+        "of an engine's own cache, or no request followed."
     )
 
 
@@ -294,10 +294,10 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
         row = {
             "way": fitted.label,
             "tokens": f"{fitted.tokens:,}",
-            "held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
-            "repeated": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
+            "values held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
+            "repeated (tokens)": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
             "read again": f"{fitted.read_again:,}",
-            "pays after N": paid(fitted, prices),
+            "pays off after": paid(fitted, prices),
         }
         rows.append(row)
     return Grid([*rows[0]] if rows else [], [[*row.values()] for row in rows])
@@ -308,7 +308,7 @@ def paid(fitted: Fitted, prices: Prices) -> str:
     if fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
     requests = fitted.rewrite.paid_after(prices)
-    return f"{requests:,}" if requests else "no"
+    return count(requests, "request") if requests else "no"
 
 
 def given_by(need: Need) -> str:
@@ -316,7 +316,7 @@ def given_by(need: Need) -> str:
     if need.source_kind == SUMMARY:
         return "an earlier summary"
     if need.tool:
-        return f"result of {need.tool}"
+        return f"a result of {need.tool}"
     return re.sub("^(used|said) (in|by) ", "", GIVEN_BY[need.source_kind])
 
 
