@@ -1,7 +1,5 @@
 """Open and use the app's pages without a browser."""
 
-from __future__ import annotations
-
 import json
 import time
 import zlib

@@ -1,7 +1,5 @@
 """Text that has an effect if it is interpreted as markup, and files full of it."""
 
-from __future__ import annotations
-
 import json
 
 HOST = "elsewhere.example"

@@ -1,7 +1,5 @@
 """A tiny language model of random weights in a standard folder; needs no network and no torch."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Sequence

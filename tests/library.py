@@ -1,7 +1,5 @@
 """Tiny *transformers* models of several architectures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bad input raises a ValueError of one sentence, and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Studies that several tests share, each run once."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from fdkvc.paper import published as tables

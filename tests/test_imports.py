@@ -3,8 +3,6 @@
 Which package may import which is checked by ``lint-imports``, by the contracts of pyproject.toml.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

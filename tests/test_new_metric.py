@@ -1,7 +1,5 @@
 """A new metric is one entry: pages, commands and files follow, a verdict where one is published."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The summary lists skipped tests and how to run them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

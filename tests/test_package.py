@@ -1,7 +1,5 @@
 """The project as a package; `.ci/run` builds it and installs it elsewhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The names that a user of the package imports from it."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

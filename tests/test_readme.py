@@ -1,7 +1,5 @@
 """The README is true: its commands run, its examples work, its tables are what comes out."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Words of any script: where they are cut, and that English ones are cut as ever."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Shared by the engine's tests: random dialogs and policies, the oracle, comparisons."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence

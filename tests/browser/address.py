@@ -1,7 +1,5 @@
 """What a page has at its address and writes into it, waited for, and its downloads."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit

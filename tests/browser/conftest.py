@@ -14,8 +14,6 @@ summary names it. FDKVC_SLOWDOWN=6 slows the browser down six times, which bring
 holds on a fast machine.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The answers page as a person meets it: a talk, what brings it back, and why it went wrong."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Page, expect

@@ -1,7 +1,5 @@
 """The benchmark and ablation pages as a person meets them."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

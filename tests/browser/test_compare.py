@@ -1,7 +1,5 @@
 """The compare page as a person meets it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

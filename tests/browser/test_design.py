@@ -1,7 +1,5 @@
 """What must be in sight is, on every screen; what is written is whole and covers nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 

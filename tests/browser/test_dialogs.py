@@ -1,7 +1,5 @@
 """The dialogs page as a person meets it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 What it finds keeps those from a page who hear it, or see it less well.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from axe_playwright_python.base import AXE_SCRIPT

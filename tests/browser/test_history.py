@@ -1,7 +1,5 @@
 """Back and Forward move between what a person chose, and the page follows."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """A new server whose first request is for a page that is not the first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect

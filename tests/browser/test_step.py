@@ -1,7 +1,5 @@
 """The step page as a person meets it."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import Locator, Page, expect

@@ -1,7 +1,5 @@
 """What a person asks of the step page: play, scrub, why, and what a wrong link says."""
 
-from __future__ import annotations
-
 import re
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect

@@ -3,8 +3,6 @@
 That no request leaves the machine is what every browser test watches over; here the words try.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import urlencode
 

@@ -1,7 +1,5 @@
 """The charts of the benchmark and ablation pages, on their data and their specs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

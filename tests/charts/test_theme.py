@@ -1,7 +1,5 @@
 """Colours: a policy has one look everywhere; nothing is told by colour alone."""
 
-from __future__ import annotations
-
 import tomllib
 from colorsys import rgb_to_hsv
 from itertools import combinations

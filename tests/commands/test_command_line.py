@@ -1,7 +1,5 @@
 """The command line writes the files it promises, and says in one sentence what it cannot do."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

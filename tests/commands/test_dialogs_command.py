@@ -1,7 +1,5 @@
 """The commands that replay dialogs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

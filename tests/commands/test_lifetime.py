@@ -1,7 +1,5 @@
 """Workers and the app's server end with their command however it ends, without a traceback."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Output that cannot be written ends any command with a sentence and exit code 2."""
 
-from __future__ import annotations
-
 import ast
 import json
 import shlex

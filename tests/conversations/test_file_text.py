@@ -1,7 +1,5 @@
 """The bytes of a file: compressed and in other encodings, read within limits or refused by name."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Files of dialogs are read within bounds, and refused in one sentence that names the place."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The lexical embedding, and the recordings that it and real models make."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import math

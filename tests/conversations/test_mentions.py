@@ -1,7 +1,5 @@
 """Mentions: where a value stands, and where it is only a part of something else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

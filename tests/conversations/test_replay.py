@@ -1,7 +1,5 @@
 """Replays: every dialog under every policy and budget, and what the tables say of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import threading

@@ -1,7 +1,5 @@
 """A dialog may begin with its tools, as a turn that policies may evict or keep."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Dialogs from given arrays, and arrays that are refused."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

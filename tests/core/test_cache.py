@@ -1,7 +1,5 @@
 """The cache's columns: insertion, removal, selection."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Batches of dialogs: stacked, and a row alone."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

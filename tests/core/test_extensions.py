@@ -1,7 +1,5 @@
 """A policy and a format of another installed package work like the built-in ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

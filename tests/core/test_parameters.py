@@ -1,7 +1,5 @@
 """User settings: allowed values and their messages."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

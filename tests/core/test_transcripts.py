@@ -1,7 +1,5 @@
 """Transcripts: finding what was said, and topics of one's own."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import given

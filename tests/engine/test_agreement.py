@@ -6,8 +6,6 @@ is nearly everything. A tie is no such place: both keep the older (new entries t
 and where their cosine with the query is not positive; two keys are equally unlike their mean).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Evidence: recall and age worked by hand, and against a literal reading of the trace."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Heads that decide together keep the same tokens, by their mean score."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs over long dialogs recompute the very entries that a recorded run has."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import numpy as np

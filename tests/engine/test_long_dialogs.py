@@ -1,7 +1,5 @@
 """Long dialogs compute only what they need, in parts, and the same entries stay."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

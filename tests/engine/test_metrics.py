@@ -1,7 +1,5 @@
 """The metrics on dialogs small enough to work by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

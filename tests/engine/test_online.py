@@ -1,7 +1,5 @@
 """The online cache: the same decisions, one turn at a time, from given arrays."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

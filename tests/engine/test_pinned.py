@@ -1,7 +1,5 @@
 """Tokens that are never evicted, and runs that go on from a state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

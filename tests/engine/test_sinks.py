@@ -1,7 +1,5 @@
 """Which policies keep the first tokens of a text: what they say of it is what they do."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

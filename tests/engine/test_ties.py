@@ -1,7 +1,5 @@
 """Scores that differ by rounding alone are equal, wherever they are compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Counterfactuals: worked by hand, verified by running them, and their search on odd settings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

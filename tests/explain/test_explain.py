@@ -1,7 +1,5 @@
 """Explanations against the raw arrays of random runs, and of what cannot be explained."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """The narrator: a worked dialog, every policy in every scenario, and policies it never saw."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

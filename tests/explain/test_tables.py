@@ -1,7 +1,5 @@
 """The tables say what the results and the trace hold, and how two runs differ."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from itertools import combinations

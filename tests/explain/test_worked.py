@@ -4,8 +4,6 @@ After a change that is meant, write it again with ``python -m tests.explain.test
 what changed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

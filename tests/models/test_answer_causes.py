@@ -1,7 +1,5 @@
 """Why a model wrote a word, what was evicted of that, and what restoring it does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

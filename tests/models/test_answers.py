@@ -1,7 +1,5 @@
 """What answers lose is what one finds by reading each dialog by itself, under each cache alone."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

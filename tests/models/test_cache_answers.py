@@ -1,7 +1,5 @@
 """What caches answer and predict, token by token, and the recording that is shipped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """A policy in a file of one's own, against the leading ways."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Models in a GGUF file: read as those in a folder, or refused in one sentence."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """What policies cost SmolLM2: the shipped table, what is said of it, and where it is shown."""
 
-from __future__ import annotations
-
 from html import unescape
 
 import pandas as pd

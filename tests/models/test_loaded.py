@@ -1,7 +1,5 @@
 """What ``--model`` names: its tokenizer is loaded once, and stays if the model cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

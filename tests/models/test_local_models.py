@@ -1,7 +1,5 @@
 """Models in the stores of Ollama, Hugging Face and LM Studio: found by name, nothing outside."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A folder that is no model is refused by its files alone, before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A dialog as model text: calls before the words of their turn, in the wording used last."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The plan of what is asked of a pretrained model: what its tool computes from rows."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

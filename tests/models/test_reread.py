@@ -1,7 +1,5 @@
 """Ways to fit in models: beside a list of messages that is cut by hand, in every engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

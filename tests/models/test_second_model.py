@@ -1,7 +1,5 @@
 """The plan of a second model: its comparisons on both models, and between them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

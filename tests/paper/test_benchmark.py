@@ -1,7 +1,5 @@
 """A benchmark's numbers depend on nothing but the benchmark, wherever its chunks run."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future

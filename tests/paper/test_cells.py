@@ -1,7 +1,5 @@
 """Every cell of the paper's tables is measured, beside the published figure, and compared."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every claim's quantity is computed as the claim says, and result by its interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Claims, tables and figures as the page Benchmark draws them."""
 
-from __future__ import annotations
-
 import html
 import re
 

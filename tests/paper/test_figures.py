@@ -3,8 +3,6 @@
 Those that vary are compared by the verdicts on cells and claims.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a run finds is counted from its verdicts, and two runs differ where these do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

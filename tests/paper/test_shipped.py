@@ -1,7 +1,5 @@
 """What is shipped is what this code measures, and the paper's run says when it was made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date

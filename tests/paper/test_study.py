@@ -1,7 +1,5 @@
 """A study is the benchmark and all that the paper's other tables and claims need, also as files."""
 
-from __future__ import annotations
-
 import io
 import threading
 import zipfile

@@ -1,7 +1,5 @@
 """A sweep runs one policy with many values of a hyperparameter on the same dialogs."""
 
-from __future__ import annotations
-
 import pytest
 
 from fdkvc.core.parameters import parameters_of

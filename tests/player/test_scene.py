@@ -1,7 +1,5 @@
 """A saved scene is one file that needs nothing else; moments of a run that are worth a look."""
 
-from __future__ import annotations
-
 import base64
 import re
 import zlib

@@ -3,8 +3,6 @@
 `look.js` prints what the modules make of runs that are packed as for the browser.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

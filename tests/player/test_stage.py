@@ -1,7 +1,5 @@
 """The stage: what the browser gets of a run is the run, in few bytes, and what it opens on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What every registered policy promises; a new one is found here by itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """The name of a policy means the same in every version: it leaves out what is at its default."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

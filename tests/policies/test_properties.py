@@ -1,7 +1,5 @@
 """What holds for every policy, whatever its hyperparameters, the budget and the dialogs."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ways to fit a conversation, beside plain lists of messages that are cut by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Weighted recency: worked by hand, and between first-in-first-out and the most surprising."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Policies around policies: written in a line, and told like any other."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

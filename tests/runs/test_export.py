@@ -1,7 +1,5 @@
 """Files hold the tables exactly, and are written whole or not at all."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

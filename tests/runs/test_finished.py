@@ -1,7 +1,5 @@
 """A killed run goes on where it stopped, with the numbers of one that was not."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Files of a run are whole, whatever ends the command that writes them, and when."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

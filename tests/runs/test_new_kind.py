@@ -1,7 +1,5 @@
 """A new kind of run is one file: its tables, ``run.json``, text and ``repeat`` follow."""
 
-from __future__ import annotations
-
 import json
 from argparse import Namespace
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A field of the settings is the option, the record and the command line of its name at once."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """A run.json is read with care, and says whether the same run gives the same numbers."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

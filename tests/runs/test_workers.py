@@ -1,7 +1,5 @@
 """Worker processes: used again, replaced when one dies or the code changes, and never in doubt."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

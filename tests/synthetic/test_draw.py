@@ -1,7 +1,5 @@
 """Scenarios, and the dialogs drawn from them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

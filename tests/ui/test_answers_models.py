@@ -1,7 +1,5 @@
 """Answers of other models than the bundled one: a small one with a chat template, and SmolLM2."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

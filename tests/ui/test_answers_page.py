@@ -1,7 +1,5 @@
 """The answers page, driven without a browser, with the model that comes with the project."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import OrderedDict

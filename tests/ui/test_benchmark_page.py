@@ -1,7 +1,5 @@
 """The benchmark, ablation and about pages, driven without a browser."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The compare page, driven without a browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

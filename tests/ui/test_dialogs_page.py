@@ -1,7 +1,5 @@
 """The dialogs page, driven without a browser."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """A dialog on the page Dialogs with a model's own vectors, read in the background."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

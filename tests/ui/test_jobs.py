@@ -1,7 +1,5 @@
 """Background runs wait for their turn, can be cancelled, and their results have a bound."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Hashable, Iterator
 

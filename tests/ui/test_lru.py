@@ -1,7 +1,5 @@
 """What is kept is measured with all that it holds, and leaves when others need the room."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 import weakref

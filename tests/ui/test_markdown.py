@@ -1,7 +1,5 @@
 """What a link, a file or a person says is text: in the sources, and on every page."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Every page of the app runs: opened from the app's navigation, it says its name and no error."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import escape

@@ -1,7 +1,5 @@
 """The step page as its script draws it: the policy's controls, and why an entry stays or goes."""
 
-from __future__ import annotations
-
 import re
 import time
 from io import StringIO

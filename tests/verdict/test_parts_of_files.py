@@ -1,7 +1,5 @@
 """Files that lack a part, as anybody's may: no command and no page ends in a traceback."""
 
-from __future__ import annotations
-
 import json
 from itertools import combinations
 from pathlib import Path

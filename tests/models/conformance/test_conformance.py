@@ -1,7 +1,5 @@
 """The caches in NumPy pass the checks, and each check finds the fault that it is named after."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any

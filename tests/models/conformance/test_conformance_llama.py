@@ -1,7 +1,5 @@
 """Texts in llama.cpp pass the checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

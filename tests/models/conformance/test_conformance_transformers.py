@@ -1,7 +1,5 @@
 """A policy's cache inside *transformers* passes the checks, on models of several shapes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

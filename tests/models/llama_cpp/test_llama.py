@@ -1,7 +1,5 @@
 """Policies in llama.cpp: the same tokens as elsewhere, and what its contexts do not forgive."""
 
-from __future__ import annotations
-
 import doctest
 import warnings
 from collections.abc import Iterator

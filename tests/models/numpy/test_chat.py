@@ -1,7 +1,5 @@
 """A chat with a model reads and writes the same under several caches as under each alone."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 

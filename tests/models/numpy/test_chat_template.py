@@ -1,7 +1,5 @@
 """Chat templates: taken apart into what is around each message, in a sandbox that ends."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

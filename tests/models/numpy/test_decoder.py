@@ -1,7 +1,5 @@
 """The decoder reads a folder, and what it says of a text is what the equations say."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Families of models: what a row of the table says is what *transformers* computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

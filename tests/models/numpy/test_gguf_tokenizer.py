@@ -1,7 +1,5 @@
 """Tokenizers in GGUF files: the ids of the tokenizer that the file was made from."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

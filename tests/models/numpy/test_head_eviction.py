@@ -1,7 +1,5 @@
 """Layers decide alike together and one after the other, also with budgets of their own."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Recordings of what a model computes in a few of its layers as it reads a dialog."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models that a process shares: one is loaded once, and holds up nobody who uses another."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """SmolLM2 from its package: the same tokens and logits as *transformers* reads from the file."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

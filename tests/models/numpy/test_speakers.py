@@ -1,7 +1,5 @@
 """Who says each token that a model reads: the system prompt is known there, and can be pinned."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

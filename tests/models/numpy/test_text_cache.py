@@ -1,7 +1,5 @@
 """What a model computes from a cache that evicts is what a full one gives with those masked."""
 
-from __future__ import annotations
-
 import dataclasses
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Forks share vectors, and none sees what another one writes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A tokenizer from elsewhere: read, or refused in one sentence, whatever its library does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The training of the bundled model continues after an interruption."""
 
-from __future__ import annotations
-
 import lzma
 import shutil
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What the tests of live models share: no gradients, and a small model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ cache.
 a user of that library has them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

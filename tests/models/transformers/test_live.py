@@ -1,7 +1,5 @@
 """A policy's cache in a library's models: what they compute is a full cache with those masked."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import re

@@ -1,7 +1,5 @@
 """Models of every kind: served rightly, or refused in one sentence before they read."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

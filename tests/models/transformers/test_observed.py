@@ -1,7 +1,5 @@
 """What policies observe on a model's device is what NumPy computes of copies, for every policy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

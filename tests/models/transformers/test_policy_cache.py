@@ -1,7 +1,5 @@
 """What a policy's cache serves: devices, kernels, batches, tokens' texts, hybrids."""
 
-from __future__ import annotations
-
 import weakref
 from functools import lru_cache, partial
 from pathlib import Path

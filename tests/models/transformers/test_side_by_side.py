@@ -1,7 +1,5 @@
 """Several texts in one forward pass: each cache computes and keeps what it does alone."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How often the host waits for the device in a turn: once for each group of layers."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any, Self
