@@ -29,7 +29,7 @@ with page(
         model = load_model(name, lambda: show_instead(PAGE, name))
         sections.show_model_note(name, model.name, model.tokens.note)
         if conversation is not None:
-            choices.warn_of(conversation.policies, model)
+            choices.warn_of(PAGE, conversation.policies, model)
             top = st.container()
             # Nothing of another answer stays below one that is computed.
             place = st.empty() if is_new(f"{PAGE}/below", conversation) else st

@@ -20,7 +20,7 @@ from fdkvc.models.page import loading
 from fdkvc.models.page.conversation import FULL, Conversation, begin, write
 from fdkvc.models.page.forgotten_word import restored_sentence
 from fdkvc.models.page.restore import _summary
-from fdkvc.models.report.answer import answers_html, headline
+from fdkvc.models.report.answer import LOOPED, REPEATS, answers_html, headline
 from fdkvc.policies import policy_named
 from tests.examples import dialogs_of
 from tests.hostile import HOSTILE
@@ -59,6 +59,23 @@ def test_the_headline_is_the_word_that_most_caches_lose() -> None:
     assert headline(called) == (
         "Find(Rome): the full cache makes the same call as in the dialog; H2O does not"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "repeats"),
+    [
+        ("I'm sorry for the\nconfusion. I'm sorry for the confusion. I'm", True),
+        ("It is very very late, and I am sorry for it. I am sorry, too.", False),
+        ("one two three one two threefold", False),
+    ],
+)
+def test_a_full_cache_that_repeats_itself_is_named_first(text: str, repeats: bool) -> None:
+    full = replace(answer("Full cache", ("sorry", True)), passages=(("system", text),))
+    lost = answer("FIFO", ("sorry", False))
+
+    assert headline([full, lost], by_full=True).startswith(REPEATS) == repeats
+    assert headline([full, lost]).startswith("“sorry” in the true answer")
+    assert headline([replace(full, note=LOOPED), lost], by_full=True).startswith(REPEATS)
 
 
 def test_of_words_that_caches_lose_the_headline_names_one_that_they_evicted() -> None:

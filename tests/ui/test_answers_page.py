@@ -24,7 +24,7 @@ from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices, conversation, scene
 from fdkvc.models.page.conversation import FULL, Answered, answer_of
 from fdkvc.models.page.why import _first_other
-from fdkvc.models.report.answer import answers_html, call_html
+from fdkvc.models.report.answer import REPEATS, answers_html, call_html
 from fdkvc.ui.fields import hold
 from fdkvc.ui.lru import STORE
 from tests.app_pages import html, link_of, open_page, press, settled, words_of
@@ -284,7 +284,8 @@ def test_an_answer_that_repeats_itself_is_stopped_and_compared_up_to_there() -> 
     begun = {"file": "nothing", "policies": "fifo,h2o", "budget": 8, "section": "why"}
     app = say(open_page("answers", **begun), "a" * 22)
 
-    assert headline(app) == "The full cache's answer has no content word: nothing to compare"
+    no_word = "The full cache's answer has no content word: nothing to compare"
+    assert headline(app) == f"{REPEATS} {no_word}"
     assert "Stopped: the model repeats itself." in lanes(app)["Full cache"]
     assert len(lanes(app)["Full cache"]) < 150
     assert "<mark>whether</mark> i i i" in html(app)
@@ -298,6 +299,50 @@ def test_a_dialog_of_one_turn_is_answered() -> None:
     assert not app.exception
     assert not app.error
     assert {"Full cache", "FIFO"} <= lanes(app).keys()
+
+
+QUESTION = "User: My name is Bob.\nBot: Hi Bob.\nUser: What is my name?"
+
+
+def test_a_last_message_without_an_answer_is_answered() -> None:
+    """Also after a longer dialog, which has an answer in the turn that was answered before."""
+    app = open_page("answers", file="own", policies="fifo")
+    for dialog in (QUESTION, f"{QUESTION}\nBot: It is Bob.\nUser: And yours?"):
+        settled(app.text_area(key="answers/pasted").set_value(dialog).run(timeout=60))
+
+        *earlier_turns, last = dialog.split("\nUser: ")
+        assert f'<div class="message"><b>{2 * len(earlier_turns)} · user</b> {last}' in html(app)
+        assert app.selectbox(key="answers/turn").options[-1] == "after the last turn"
+        assert "true answer" not in headline(app)
+    for section in ("back", "why"):
+        app.session_state["answers/section"] = section
+        assert not settled(app.run()).error
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_chat_of_ones_own_is_not_left_to_the_bundled_model(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "why_missing", lambda name: "" if installed else "missing")
+    app = open_page("answers", policies="fifo")
+    assert choices.OTHER_CHATS not in words_of(app)
+    settled(app.selectbox(key="answers/file").set_value("own").run())
+    model = app.selectbox(key="answers/model")
+    assert model.value == ("smollm2" if installed else "bundled")
+    settled(model.set_value("bundled").run())
+    settled(app.text_area(key="answers/pasted").set_value(QUESTION).run(timeout=60))
+
+    assert model.value == "bundled", "what a person chooses stays"
+    assert choices.OTHER_CHATS in words_of(app)
+
+
+def test_a_system_prompt_leaves_the_user_a_user() -> None:
+    app = open_page("answers", file="own", policies="fifo")
+    messages = [("system", "Be kind."), ("user", "hi"), ("assistant", "hello")]
+    dialog = json.dumps([{"role": role, "content": words} for role, words in messages])
+    settled(app.text_area(key="answers/pasted").set_value(dialog).run(timeout=60))
+
+    assert app.selectbox(key="answers/turn").options == ["turn 2"]
 
 
 def test_a_session_that_is_too_long_as_a_whole_is_said_to_be_left_out(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -100,6 +101,11 @@ OTHER_MODEL = (
     "the budget, the bundled model answers instead."
 )
 
+OTHER_CHATS = (
+    "The bundled model was made for the example dialogs only. For your own chat, choose SmolLM2 "
+    "under “Model”, or a model of this machine."
+)
+
 STARTERS = {
     "bundled": (
         "I am looking for a restaurant in San Jose.",
@@ -196,7 +202,10 @@ def choose_conversation(opened_page: Page) -> Conversation | None:
     transcript = None
     file_key = dialog = ""
     turn = 0
-    if fields.choice(page, page_fields[BEGINNING.name]) != NOTHING:
+    file_name = fields.choice(
+        page, page_fields[BEGINNING.name], on_change=partial(_leave_bundled, page)
+    )
+    if file_name != NOTHING:
         file = dialogs.chosen_file(opened_page, (dialogs.DIALOG,))
         if file is None:
             return None
@@ -228,22 +237,31 @@ def choose_conversation(opened_page: Page) -> Conversation | None:
     )
 
 
-def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
-    """Choose the turn to answer; by default, the call whose arguments were mentioned longest ago.
+def _leave_bundled(page: str) -> None:
+    """Read a file of one's own with SmolLM2 where it is installed, instead of the bundled model."""
+    is_bundled = held(page, MODEL) == MODEL.default
+    if is_bundled and held(page, BEGINNING) == dialogs.OWN and not why_missing("smollm2"):
+        hold(page, MODEL, "smollm2")
+        if held(page, BUDGET) == BUDGET.default:
+            hold(page, BUDGET, PRETRAINED[BUDGET.name])
 
-    The first speaker is taken for the user, whom the model does not answer as.
+
+def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> int:
+    """Choose the turn to answer: the last message, if it is the user's, which has no answer yet.
+
+    By default else, the call whose arguments were mentioned longest ago.
     """
-    first = transcript.turns[0].speaker.casefold()
     calls = {call.turn: call for call in transcript.calls}
     labels = {}
-    for index, turn in enumerate(transcript.turns):
+    for index, speaker in enumerate(transcript.spoken_by):
         if index in calls:
             labels[index] = f"turn {index}: {calls[index].method}"
-        elif turn.speaker.casefold() != first:
+        elif speaker != "user":  # whom the model does not answer as
             labels[index] = f"turn {index}"
     labels.pop(0, None)  # nothing comes before it
-    if not labels:  # nobody answers in it
-        labels = {len(transcript.turns): "after the last turn"}
+    end = len(transcript.turns)
+    if not labels or transcript.spoken_by[-1] == "user":
+        labels[end] = "after the last turn"
 
     def oldest(turn: int) -> tuple[int, int]:
         """Rank a call: with two arguments or more first, then by the age of the oldest."""
@@ -252,6 +270,11 @@ def _choose_turn(page: str, transcript: Transcript, link: Mapping[str, str]) -> 
         return min(len(arguments), 2), turn - min(mentions, default=turn)
 
     start = max(filter(calls.__contains__, labels), key=oldest, default=[*labels][-1])
+    if end in labels:
+        start = end
+    # A turn belongs to a dialog: another one starts with the default.
+    if fields.is_new(f"{page}/turn of", transcript) and not link:
+        hold(page, ANSWERED, start)
     answered = held(page, ANSWERED)
     if answered not in labels:
         if link.get(ANSWERED.name) == str(answered):
@@ -279,8 +302,10 @@ def _choose_policies(page: str, field: Field) -> tuple[Policy, ...]:
     return tuple(policies)
 
 
-def warn_of(policies: Sequence[Policy], model: LanguageModel) -> None:
-    """Warn of policies whose settings have no effect with a model."""
+def warn_of(page: str, policies: Sequence[Policy], model: LanguageModel) -> None:
+    """Warn of a model for examples alone, and of policies whose settings have no effect with it."""
+    if held(page, MODEL) == MODEL.default and held(page, BEGINNING) in (NOTHING, dialogs.OWN):
+        st.warning(OTHER_CHATS)
     shape = model.decoder.shape
     heads = {"heads": shape.heads, "layers": shape.layers}
     warn_no_effect(policies, Available(SPEAKERS, words=True, kinds=KINDS, **heads))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from re import search
 
 from fdkvc.charts.theme import hue_of
 from fdkvc.core.words import all_of, clipped, listed
@@ -144,11 +145,29 @@ def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
     return sorted(most_lost[:SHOWN_WORDS])
 
 
+def repeats_itself(answer: CacheAnswer) -> bool:
+    """Whether an answer was stopped for that, or says three words or more twice in a row."""
+    texts = [" ".join(text.split()) for writer, text in answer.passages if writer != "call"]
+    twice = r"(?<!\S)(\S+(?: \S+){2,}) \1(?!\S)"
+    return answer.note == LOOPED or any(search(twice, text) for text in texts)
+
+
 def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
     """Say which caches make the expected call, or else which predict a word of a text.
 
     That is the true text, or if `by_full` the full cache's, with which others agree or do not.
     """
+    comparison = _comparison(answers, by_full)
+    if by_full and not answers[0].calls and repeats_itself(answers[0]):
+        return f"{REPEATS} {comparison}"
+    return comparison
+
+
+REPEATS = "The full cache does not answer well either: it repeats itself."
+"""Begins a headline that compares with such an answer."""
+
+
+def _comparison(answers: Sequence[CacheAnswer], by_full: bool) -> str:
     full = answers[0]
     titles = ["the full cache", *(answer.title for answer in answers[1:])]
     text = "the full cache's answer" if by_full else "the true answer"
@@ -184,7 +203,7 @@ def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
         return f"With every cache, the model still predicts {all_words}"
     if by_full:
         return "The full cache's answer has no content word: nothing to compare"
-    return f"The full cache predicts no word of {text}: there is nothing to lose"
+    return f"The full cache predicts no word of {text}: nothing to compare with"
 
 
 def _calls(answer: CacheAnswer) -> bool:
