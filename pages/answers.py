@@ -21,9 +21,11 @@ with page(
         name = choices.choose_model(PAGE)
         conversation = choices.choose_conversation(shown)
     if conversation and (recorded := choices.recording_of(PAGE, conversation)):
-        sections.show_model_note("", recorded.model)
         missing = choices.why_recorded(name)
-        scene.show_recorded(PAGE, conversation, recorded, missing)
+        # One element, in whose place live answers begin: nothing of it stays below them.
+        with st.container():
+            sections.show_model_note("", recorded.model)
+            scene.show_recorded(PAGE, conversation, recorded, missing)
         scene.show_input(PAGE, conversation, missing)
     else:
         model = load_model(name, lambda: show_instead(PAGE, name))
@@ -32,12 +34,13 @@ with page(
             choices.warn_of(PAGE, conversation.policies, model)
             top = st.container()
             # Nothing of another answer stays below one that is computed.
-            place = st.empty() if is_new(f"{PAGE}/below", conversation) else st
-            below = place.container()
+            is_other = is_new(f"{PAGE}/below", conversation)
+            place = st.empty() if is_other else st.container()
             scene.show_input(PAGE, conversation)
             with top:
                 answered = scene.answer(PAGE, conversation)
             if answered is not None:
-                with below:
+                # Only now: a container made at once would reach the browser instead of the empty.
+                with place.container() if is_other else place:
                     shown.show_problems(why.keep_to_answers(PAGE, answered, shown.link))
                     sections.open_section(PAGE, answered)

@@ -24,14 +24,14 @@ STALE = """() => {
   window.stale = [];
   const look = () => {
     const text = document.body.innerText;
-    if (text.includes('Answering with words restored to'))
+    if (/Answering with words restored to|The model answers …/.test(text))
       stale.push(/restored, the call is|evicted nothing yet/.test(text) ||
         document.querySelector('[aria-label="Answers after restoring words"]') !== null);
     requestAnimationFrame(look);
   };
   look();
 }"""
-"""Notes whether words restored to another answer are shown while those to one are computed."""
+"""Notes whether words restored to another answer are shown while one is computed, or its own."""
 
 
 def test_nothing_of_another_answer_is_shown_while_one_is_computed(page: Page) -> None:

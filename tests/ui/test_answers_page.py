@@ -110,7 +110,7 @@ def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     table = next(line for line in html(app).split("\n") if "scrolls back" in line)
     # Names, nothing, five spans, all eight. The call of turn 11 has the city, not its sentence.
     assert table.count("<tr>") == 1 + 1 + 5 + 1
-    assert "from the call in turn 11, evicted by 8 of 8 heads in turn 14" in table
+    assert "from the call in turn 11, evicted by all 8 heads in turn 14" in table
     assert "the same with “Jose?” (turn 0), “Casa Aurora?” (turn 3) and “hungry,” (turn 0)" in table
 
 

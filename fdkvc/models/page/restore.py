@@ -51,10 +51,12 @@ def show_restoration(
     place.markdown(plain(_summary(answer, answers, expected, by_full)))
     st.html(restored_html(answers, expected, by_full=by_full))
     st.caption(
-        "Each row puts evicted words back, in every head and for this answer only: those that get "
-        "the most attention where a full cache reads the missing word, function words last. In "
-        "your own chat each cache has its own earlier answers, which may differ, too. Where the "
-        "full cache makes a call, each row begins with one."
+        "A head is a part of the model with a cache of its own. Each row puts evicted words back "
+        "in all heads, for this answer only: first those that the full cache looks at most where "
+        "it writes the missing word; words such as “the” last. The missing word is one that this "
+        "cache does not write by itself; the headline is about what caches predict after the same "
+        "words, and may name another. In your own chat each cache has its own earlier answers, "
+        "which may differ, too. Where the full cache makes a call, each row begins with one."
     )
 
 

@@ -51,10 +51,11 @@ def restored_html(restored: Restoration, expected: str, *, by_full: bool) -> str
         elif len(attempt.spans) == 1:
             (span,) = attempt.spans
             label = span.text
+            evicting, heads = span.evicted
+            who = f"{evicting} of {heads} heads" if evicting < heads else all_of(heads, "head")
             place = (
                 f"from {'the call in ' if span.in_call else ''}turn {span.turn}, evicted by "
-                f"{span.evicted[0]} of {span.evicted[1]} heads in "
-                f"{turns_in_words(*span.evicted_in)}"
+                f"{who} in {turns_in_words(*span.evicted_in)}"
             )
         head = f'<th scope="row">{escape(label)}<small>{escape(place)}</small></th>'
         rows.append(
