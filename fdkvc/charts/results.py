@@ -184,7 +184,8 @@ def topics_data(schedule: str) -> pd.DataFrame:
 def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
     """Return a chart with a dot and an interval for each policy, the first on top, and its data.
 
-    `table` has columns policy, mean, ci_low and ci_high. The x axis shows zero and every interval.
+    `table` has columns policy, idea, mean, ci_low and ci_high. The x axis shows zero and every
+    interval.
     """
     numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
     low, high = ends_of(numbers, 0.0)
@@ -204,7 +205,7 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
     dots = base.mark_point(filled=True, size=55, opacity=1, clip=True).encode(
         x=axis_between(alt.X, "mean", domain, format="~f", tickCount=5),
         shape=alt.Shape("policy:N", scale=look_scale(policies, "shape"), legend=None),
-        tooltip=["policy:N", *mean_tips(".4f")],
+        tooltip=["policy:N", "idea:N", *mean_tips(".1f")],
     )
     layers = dashed_rule(0, domain, theme), intervals, dots
     heading = panel_title(title, subtitle)

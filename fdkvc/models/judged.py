@@ -11,6 +11,7 @@ from fdkvc.core.words import percent
 from fdkvc.engine.metrics import METRICS
 from fdkvc.policies import read_policy
 from fdkvc.policies.ways import MESSAGES
+from fdkvc.runs.grid import Grid
 
 _FOLDER = Path(__file__).parent / "shipped"
 SHIPPED = _FOLDER / "judged.csv"
@@ -35,8 +36,12 @@ METRICS_SHOWN = ("kl", "same_best", RIGHT)
 FIRST, ENTRIES = "SGD", 128
 """The data and the budget of the figure."""
 
-WITH_RESULTS = ("BFCL", "ToolTalk, 20 %", "τ-bench")
-"""The samples of conversations with tool results, of whose texts 20 % stay."""
+WITH_RESULTS = {
+    "BFCL": "agents that call functions",
+    "ToolTalk, 20 %": "a personal assistant",
+    "τ-bench": "an airline's service",
+}
+"""The samples of conversations with tool results, of whose texts 20 % stay, in words."""
 
 NEWEST = "sink"
 """The policy that keeps the first tokens and the newest."""
@@ -132,47 +137,61 @@ def right_rows() -> pd.DataFrame:
 
 
 @cache
-def judged_findings() -> tuple[str, ...]:
-    """Say in plain words what to keep, and how many values stay right with it and without."""
+def recommendation() -> str:
+    """Say in plain words what to keep, and how many values stay right with it."""
     rows = right_rows()
-    shares = rows.set_index("policy")["mean"]
-    named_shares = shares[[NEWEST, MESSAGES, "fd-kvc", UNREINFORCED]]
-    newest, dropped, published, plain = map(percent, named_shares)
-    newest_name, attentive_name = (read_policy(name).title for name in (NEWEST, COMPARED))
+    newest = rows.set_index("policy")["mean"][NEWEST]
+    return (
+        f"Not sure? Keep the first four tokens and the newest ({read_policy(NEWEST).title}): in "
+        f"service dialogs {percent(newest)} of the values stay right, {percent(rows['mean'][0])} "
+        "with the best policy tried. With tool results it depends on the data: try yours on "
+        "Dialogs."
+    )
+
+
+@cache
+def judged_notes() -> tuple[str, ...]:
+    """Say what the picture of values right does not: its first way, and what costs values."""
+    rows = right_rows()
     best = rows.iloc[0]
-    best_name = read_policy(best.policy).title
+    best_name, newest_name = (read_policy(name).title for name in (best.policy, NEWEST))
     best_share, low, high = map(percent, best[["mean", "ci_low", "ci_high"]])
-    dialogs = f"{rows.n.max():.0f} of {rows.planned.max()} dialogs of {FIRST}"
+    shares = rows.set_index("policy")["mean"]
+    dropped, published, plain = map(percent, shares[[MESSAGES, "fd-kvc", UNREINFORCED]])
     return (
-        f"In service dialogs keep the first four tokens and the newest ({newest_name}). In "
-        f"conversations with tool results, keeping also what got most attention "
-        f"({attentive_name}) leaves more values right on BFCL, fewer on ToolTalk, and is open on "
-        "τ-bench.",
-        f"Service dialogs, with room for {ENTRIES} tokens: of the values that SmolLM2 gets right "
-        f"with the full cache ({dialogs} have any), {newest} stay right with {newest_name}; with "
-        f"the oldest messages dropped, {dropped}; with {best_name} {best_share} ({low} to "
-        f"{high}), which no test compares with {newest_name}.",
-        f"Conversations with tool results, with room for 20 % of the text: values right with "
-        f"{newest_name} and with {attentive_name}, and their difference in points: "
-        f"{'; '.join(map(_against_attention, WITH_RESULTS))}.",
-        f"With FD-KVC {published} stay right in service dialogs, {plain} without its "
-        "reinforcement (α₀ = 0).",
+        f"{best_name} keeps {best_share} ({low} to {high}); no test compared it with "
+        f"{newest_name}.",
+        f"With the oldest messages dropped {dropped} stay right. With FD-KVC {published}, without "
+        f"its reinforcement (α₀ = 0) {plain}.",
+        second_model_sentence(),
     )
 
 
-def _against_attention(sample: str) -> str:
-    """Return the values right with the newest tokens and with H2O's, and their difference."""
-    query = "sample == @sample and metric == @RIGHT"
-    ways = planned_ways(HEADS).query(f"{query} and decides == 'head'").set_index("policy")
-    newest, attentive = map(percent, ways["mean"][[NEWEST, COMPARED]])
-    ways_compared = f"more == 'head: {NEWEST}' and less == 'head: {COMPARED}'"
-    pair = planned_comparisons(HEADS).query(f"{query} and {ways_compared}").iloc[0]
-    difference = METRICS[RIGHT].figure(pair.mean_diff, pair.ci_low, pair.ci_high, signs=True)
-    verdict = ", open" if pair.verdict == "open" else ""
-    data = sample.partition(",")[0]
-    return (
-        f"{newest} and {attentive} on {data} ({pair.n} conversations), {difference}{verdict}"
-    )
+ABOUT_RESULTS = (
+    "Conversations with tool results, with room for 20 % of the text: values right of those that "
+    "SmolLM2 gets right with the full cache."
+)
+
+
+@cache
+def results_grid() -> Grid:
+    """Return the values right with the newest tokens and with H2O's, where tools return results."""
+    newest, attentive = (read_policy(name).title for name in (NEWEST, COMPARED))
+    rows = []
+    for sample, description in WITH_RESULTS.items():
+        query = "sample == @sample and metric == @RIGHT"
+        ways = planned_ways(HEADS).query(f"{query} and decides == 'head'").set_index("policy")
+        shares = map(percent, ways["mean"][[NEWEST, COMPARED]])
+        ways_compared = f"more == 'head: {NEWEST}' and less == 'head: {COMPARED}'"
+        pair = planned_comparisons(HEADS).query(f"{query} and {ways_compared}").iloc[0]
+        difference = METRICS[RIGHT].figure(
+            pair.mean_diff, pair.ci_low, pair.ci_high, signs=True
+        )
+        better = {"better": newest, "worse": attentive}.get(pair.verdict, "not settled")
+        data = f"{sample.partition(',')[0]}: {description} ({pair.n})"
+        rows.append([data, *shares, difference, better])
+    heads = ["conversations", newest, attentive, "difference in points", "more right with"]
+    return Grid(heads, rows)
 
 
 def finding(verdicts: pd.Series, clusters: int) -> str:
@@ -197,7 +216,7 @@ def finding(verdicts: pd.Series, clusters: int) -> str:
 
 @cache
 def second_model_sentence() -> str:
-    """Say what Qwen2.5-Coder shows of `judged_findings`, of how many dialogs."""
+    """Say what Qwen2.5-Coder shows of `judged_notes`, of how many dialogs."""
     comparisons = planned_comparisons(SECOND_MODEL)
     table = comparisons.query("metric == 'kl' and count > 0")
     findings = []
@@ -211,10 +230,10 @@ def second_model_sentence() -> str:
     dropped_dialogs, reinforced_dialogs = values.n[names]
     compared, newest = (read_policy(name).title for name in (COMPARED, NEWEST))
     return (
-        "On a second model, Qwen2.5-Coder-0.5B, dropped messages (keys kept) cost "
-        f"{-dropped:.0f} points of the values against Weighted recency + sinks "
-        f"({dropped_dialogs} dialogs of {FIRST}), FD-KVC's reinforcement "
-        f"{-reinforced:.0f} ({reinforced_dialogs} dialogs). {compared} was not compared with "
-        f"{newest} there. Of {len(findings)} comparisons of two ways by how much they change the "
-        f"model's next words, {findings.count('differs')} came out differently from SmolLM2's."
+        f"A second model, Qwen2.5-Coder-0.5B, gets {-dropped:.0f} points fewer right with dropped "
+        f"messages (keys kept) than with Weighted recency + sinks ({dropped_dialogs} dialogs), and "
+        f"{-reinforced:.0f} fewer with FD-KVC's reinforcement ({reinforced_dialogs}); {compared} "
+        f"was not compared with {newest} there. Of {len(findings)} comparisons of how much two "
+        f"ways change its next words, {findings.count('differs')} came out otherwise than "
+        "SmolLM2's."
     )

@@ -12,7 +12,7 @@ import numpy as np
 from fdkvc.core.recordings import Recording
 from fdkvc.core.words import count, percent
 from fdkvc.engine.evidence import Evidence
-from fdkvc.models.judged import ENTRIES, changed_rows, judged_findings
+from fdkvc.models.judged import ENTRIES, changed_rows, recommendation
 from fdkvc.paper.benchmark import Benchmark
 from fdkvc.player.moments import Failure, Spoken, failed_call, ranks_of, rescued
 from fdkvc.player.run import DialogChoice, StageRun, build_run
@@ -244,9 +244,8 @@ def _sinks() -> Chapter:
 
 def closing() -> Chapter:
     """Return the last scene, from what policies cost a pretrained model."""
-    lead, services, _, reinforced = judged_findings()
     sentences = (
-        " ".join([lead, services, reinforced]),
+        recommendation(),
         "Still open: larger models and longer dialogs. So compare policies on your own dialogs.",
     )
     link = {"file": "rental", "policies": "fifo,surprisal,learned"}

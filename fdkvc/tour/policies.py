@@ -3,7 +3,7 @@
 import streamlit as st
 
 from fdkvc.core.parameters import written
-from fdkvc.models.judged import judged_findings, second_model_sentence
+from fdkvc.models.judged import ABOUT_RESULTS, judged_notes, recommendation, results_grid
 from fdkvc.models.report import judged
 from fdkvc.policies import POLICIES, WRAPPERS, Policy, policy_named, wrapped
 from fdkvc.ui import fields
@@ -18,11 +18,12 @@ FIRST = ("sink", "h2o", "fd-kvc", "weighted-recency", "surprisal", "messages")
 
 def show_judged(page: str) -> None:
     """Say which policy to use, and show what each costs a pretrained model."""
-    lead, *findings = judged_findings()
-    st.markdown(Markdown("**{}**").format(lead))
+    st.markdown(Markdown("**{}**").format(recommendation()))
     show_chart(page, "judged", judged.judged_chart(page_theme()))
-    items = [Markdown("- {}").format(text) for text in (*findings, second_model_sentence())]
-    st.markdown(Markdown("\n").join(items))
+    st.markdown(plain(ABOUT_RESULTS))
+    show_grid(results_grid(), ABOUT_RESULTS)
+    items = map(Markdown("- {}").format, judged_notes())
+    st.caption(Markdown("\n").join(items))
     expander = st.expander("All measurements", key=f"{page}/all", on_change="rerun")
     if not expander.open:
         return
@@ -41,7 +42,8 @@ def show_each(page: str) -> None:
     for policy in everything:
         if policy.key in FIRST:
             _show_policy(page, policy)
-    if st.toggle(plain(f"{len(everything) - len(FIRST)} more"), key=f"{page}/more"):
+    rest = f"{len(everything) - len(FIRST)} more, among them all others of the picture"
+    if st.toggle(plain(rest), key=f"{page}/more"):
         for policy in everything:
             if policy.key not in FIRST:
                 _show_policy(page, policy)

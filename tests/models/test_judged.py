@@ -12,10 +12,12 @@ from fdkvc.models.judged import (
     SHIPPED,
     UNREINFORCED,
     WITH_RESULTS,
-    judged_findings,
+    judged_notes,
     judged_table,
     planned_comparisons,
     planned_ways,
+    recommendation,
+    results_grid,
     right_rows,
 )
 from fdkvc.models.report.judged import judged_chart, planned_grid
@@ -45,7 +47,7 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     table = planned_ways().query("metric == 'values_right_of_full'")
     shares = table.set_index(["sample", "decides", "policy"])["mean"]
 
-    words = " ".join(judged_findings())
+    words = " ".join([recommendation(), *judged_notes()])
     for sample, decides, name in (
         ("SGD", "head", "sink"),
         ("SGD", "model", MESSAGES),
@@ -58,8 +60,8 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     assert best.policy == "sinks(regions)"
     assert best.ci_low < newest < best["mean"], "so its interval includes what is recommended"
     low, high = (f"{100 * end:.0f}" for end in (best.ci_low, best.ci_high))
-    assert f"with By region + sinks 79 % ({low} % to {high} %), which no test" in words
-    assert "(114 of 120 dialogs of SGD have any)" in words
+    assert f"By region + sinks keeps 79 % ({low} % to {high} %); no test compared it" in words
+    assert "76 % of the values stay right, 79 % with the best policy tried" in words
     assert shares["SGD", "model", MESSAGES] < newest
 
 
@@ -71,15 +73,15 @@ def test_what_got_most_attention_is_recommended_on_no_more_data_than_it_was_bett
     assert pairs.verdict.to_dict() == verdicts
     assert set(WITH_RESULTS) == set(verdicts)
 
-    lead, _, of_each, _ = judged_findings()
-    said = "leaves more values right on BFCL, fewer on ToolTalk, and is open on τ-bench."
-    assert lead.endswith(said)
+    rows = results_grid().rows
+    assert [row[-1] for row in rows] == ["H2O + sinks", "Sink+Window", "not settled"]
     shares = planned_ways(HEADS).query(f"{right} and decides == 'head'")
     means = shares.set_index(["sample", "policy"])["mean"]
-    for sample in WITH_RESULTS:
-        both = " and ".join(f"{100 * means[sample, way]:.0f} %" for way in ("sink", COMPARED))
-        assert f"{both} on {sample.partition(',')[0]} (" in of_each
-    assert "(20 conversations), +18.9 (−9.4 to +47.1), open" in of_each
+    for sample, row in zip(WITH_RESULTS, rows, strict=True):
+        assert row[0].startswith(sample.partition(",")[0])
+        assert row[1:3] == [f"{100 * means[sample, way]:.0f} %" for way in ("sink", COMPARED)]
+    assert rows[-1][0].endswith("(20)")
+    assert rows[-1][3] == "+18.9 (−9.4 to +47.1)"
 
 
 def test_the_lines_above_the_chart_fit_on_a_phone() -> None:

@@ -15,7 +15,7 @@ from fdkvc.conversations.page.files import shipped_file
 from fdkvc.engine.metrics import metrics_of
 from fdkvc.explain.tables import entries_table
 from fdkvc.models.cache_answers import shipped_answer
-from fdkvc.models.judged import SHIPPED, judged_findings
+from fdkvc.models.judged import SHIPPED, recommendation
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.encoding import Encoding
@@ -251,8 +251,7 @@ def test_a_call_of_another_model_is_seen_in_its_recording() -> None:
 
 def test_the_last_scene_says_what_to_use_from_the_shipped_results() -> None:
     finding, still = story_chapters()[6].sentences
-    lead, services, _, reinforced = judged_findings()
-    assert finding == " ".join([lead, services, reinforced])
+    assert finding == recommendation()
     assert still.startswith("Still open: ")
     assert len(specs(open_page("story", scene=7))) == 1
 

@@ -61,10 +61,12 @@ def changed_chart(theme: Theme) -> Spec:
 
 
 def _policies_chart(rows: pd.DataFrame, title: str, unit: str, theme: Theme) -> Spec:
-    sample = f"{rows.n.max():.0f} dialogs of {FIRST}, {ENTRIES} tokens"
-    subtitle = f"{unit}\n{sample}; lines: 95 % intervals"
+    sample = f"{rows.n.max():.0f} service dialogs ({FIRST}), {ENTRIES} tokens"
+    subtitle = f"{unit}\n{sample}, 95 % intervals"
     dots = 100 * rows[["mean", "ci_low", "ci_high"]]
-    dots.insert(0, "policy", [read_policy(name).title for name in rows.policy])
+    policies = [*map(read_policy, rows.policy)]
+    dots.insert(0, "policy", [policy.title for policy in policies])
+    dots.insert(1, "idea", [policy.idea for policy in policies])
     return dots_chart(dots, title, subtitle, theme)
 
 
