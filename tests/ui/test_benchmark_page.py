@@ -23,7 +23,7 @@ from fdkvc.paper.page.choices import DIALOGS_HERE
 from fdkvc.paper.page.claims import FAILING_FIRST, by_subject
 from fdkvc.paper.page.sections import SECTION
 from fdkvc.paper.replication.claims import claim_results
-from fdkvc.paper.replication.finding import CHOICES, changed_verdicts, finding
+from fdkvc.paper.replication.finding import changed_verdicts, finding
 from fdkvc.paper.results import BenchmarkRun, SweepRun
 from fdkvc.paper.shipped import papers_run
 from fdkvc.paper.study import run_study
@@ -75,12 +75,12 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
 def test_the_page_opens_with_what_it_finds() -> None:
     app = open_page("benchmark")
     headline, numbers, more = finding(papers_run().study)
-    assert headline in [text.value for text in app.markdown]
-    assert plain(f"{numbers} {more[CHOICES]}") in [text.value for text in app.caption]
+    shown = [text.value for text in app.markdown]
+    assert headline in shown
+    assert any(all(plain(line) in text for line in numbers) for text in shown)
     said = [text.value for text in section(app, "Tables").markdown]
     assert any(
-        all(f"**{subject}:** " in text for subject in more if subject not in ("Claims", CHOICES))
-        for text in said
+        all(f"**{subject}:** " in text for subject in more if subject != "Claims") for text in said
     )
 
 

@@ -82,8 +82,8 @@ def conclusion(differences: pd.DataFrame) -> Markdown:
     lines = []
     if len(published):
         words = Markdown(
-            "- **The published differences are indistinguishable from zero**: the largest |t| "
-            "is {:.2f}, and a clear difference needs 1.96."
+            "- **In single scenarios the published differences are indistinguishable from zero**: "
+            "the largest |t| is {:.2f}, and a clear difference needs 1.96."
         )
         lines.append(words.format(published.t.abs().max()))
     words = Markdown("- **With the value matrix, |t| is between {:.0f} and {:.0f}.**")

@@ -7,12 +7,12 @@ import streamlit as st
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted
 from fdkvc.paper.replication.claims import ClaimResult, claim_results
-from fdkvc.paper.replication.finding import CHOICES, Finding, finding
+from fdkvc.paper.replication.finding import Finding, finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.study import Study
 from fdkvc.ui.fields import segments
 from fdkvc.ui.lru import cached
-from fdkvc.ui.markdown import plain
+from fdkvc.ui.markdown import Markdown, plain
 
 EVERY = "all"
 
@@ -45,10 +45,10 @@ def show_answer(study: Study) -> None:
     """Say in a sentence what the run finds."""
     if not matches_paper(study.results.benchmark):
         return
-    headline, numbers, details = finding_of(study)
+    headline, numbers, _ = finding_of(study)
     if headline:
         st.markdown(plain(headline))
-        st.caption(plain(f"{numbers} {details[CHOICES]}"))
+        st.markdown(Markdown("\n").join(map(Markdown("- {}").format, numbers)))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")
@@ -76,7 +76,8 @@ def show_claims(page: str, study: Study) -> None:
     verdict = choose_verdict(page, "Claims", counted(results), MARKS)
     st.caption(
         "Click a claim for the reason, and for how sure the measurement is. Marks on alignment are "
-        "those with the value matrix."
+        "those with the value matrix. Of Topic Shift the paper claims both that FD-KVC and H2O are "
+        "tied and that FD-KVC is above H2O: at most one holds."
     )
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>")

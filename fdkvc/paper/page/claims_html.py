@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from fdkvc.core.words import listed
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     ClaimResult,
@@ -75,7 +74,7 @@ def _claim(result: ClaimResult) -> str:
     measured = found if result.measured is None else f"measured: {found}"
     other_verdicts = {name_of(other.verdict) for other in result.other_matrices.values()}
     if other_verdicts - {name_of(verdict)}:
-        measured += f"; with the other matrices: {listed(sorted(other_verdicts))}"
+        measured += "; not so with each matrix"
     if result.refuted_by_paper:
         measured += "; the paper's own numbers say so too"
     if claim.measure.metric in TIMES:
@@ -103,7 +102,10 @@ def line_html(result: ClaimResult) -> str:
     measured = result.measured
     if measured is None:
         return ""
-    bounds = [] if claim.holds_when is None else [claim.holds_when.low, claim.holds_when.high]
+    bounds = []
+    # A range of one number would be a band without a width.
+    if claim.holds_when is not None and claim.holds_when.low < claim.holds_when.high:
+        bounds = [claim.holds_when.low, claim.holds_when.high]
     printed = [] if claim.published is None else [claim.published.value]
     numbers = measured.value, measured.low, measured.high, *bounds, *printed
     finite = [*filter(math.isfinite, numbers)]

@@ -18,7 +18,6 @@ from fdkvc.paper.replication.cells import (
     verdicts_of,
 )
 from fdkvc.paper.replication.facts import Fact
-from fdkvc.paper.replication.finding import CHOICES
 from fdkvc.paper.replication.rules import COUNTED, LEGEND, POWER, RULES, SIGNS
 from fdkvc.paper.study import Study
 from fdkvc.runs.grid import PLACES, html_table
@@ -43,9 +42,9 @@ STYLE = Path(__file__).with_name("tables.css").read_text("utf-8") + "".join(
 
 def show_tables(page: str, study: Study) -> None:
     """Show how much is reproduced, and every table of the paper."""
-    # Claims have a section of their own, and choices limit all sections.
+    # Claims have a section of their own.
     details = finding_of(study).details.items()
-    shown_details = [item for item in details if item[0] not in ("Claims", CHOICES)]
+    shown_details = [item for item in details if item[0] != "Claims"]
     lines = starmap(Markdown("- **{}:** {}").format, shown_details)
     st.markdown(Markdown("\n").join(lines))
     _show_all(page, measured_tables(study))

@@ -38,15 +38,21 @@ _QUANTITIES = {
 
 NOT_REPRODUCED = "not reproduced"
 
-CHOICES = "Choices"
-"""The subject of what limits every verdict."""
+CHOICES = (
+    "Where the paper leaves a choice open, this project took the one that matches, so this proves "
+    "less."
+)
+"""What limits each figure that comes out."""
+
+SIGNS = {REPRODUCED: "✓", OPEN: "?", NOT_REPRODUCED: "✗"}
 
 
 class Finding(NamedTuple):
     """What a run finds, in words."""
 
     headline: str
-    numbers: str
+    numbers: tuple[str, ...]
+    """A sentence for each kind of figures, and one on the claims."""
     details: Mapping[str, str]
     """By subject."""
 
@@ -63,61 +69,46 @@ def finding(study: Study) -> Finding:
         if fact.verdict is not None:
             by_metric.setdefault(_subject(fact.metric, fact.source), []).append(fact)
     if not by_metric:
-        return Finding("", "", {})
+        return Finding("", (), {})
     groups: dict[str, list[str]] = {REPRODUCED: [], OPEN: [], NOT_REPRODUCED: []}
     for metric, rows in by_metric.items():
         kinds = (row.verdict if row.verdict in groups else NOT_REPRODUCED for row in rows)
         ((most_frequent, _),) = Counter(kinds).most_common(1)
         groups[most_frequent].append(metric)
     # 2. Each group in words.
-    parts = []
+    claims = claim_results(study)
+    clauses = []
+    numbers = []
     details = {}
     for kind, metrics in groups.items():
         if metrics:
             rows = [*chain.from_iterable(by_metric[metric] for metric in metrics)]
-            verdicts = Counter(row.verdict for row in rows)
-            reproduced = verdicts.pop(REPRODUCED, 0)
-            figures = f"{reproduced} of {len(rows)} {listed(metrics)} figures"
-            remarks = [f"{verdicts[name]} {COUNTED[name or OPEN]}" for name in verdicts]
-            fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
-            if reproduced and fd_kvc:
-                own_figures = f"{fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}"
-                remarks.insert(0, f"FD-KVC's own: {own_figures}")
-            parts.append(f"{figures} ({'; '.join(remarks)})" if remarks else figures)
+            name = sentence(listed(metrics))[:-1]
+            reproduced = [row.verdict for row in rows].count(REPRODUCED)
+            clauses.append(_clause(kind, listed(metrics), reproduced, len(rows)))
+            remark = CHOICES if kind == REPRODUCED else ""
             words = _counted(rows)
             if kind == NOT_REPRODUCED and "alignment" in metrics:
+                remark = _words_by_matrix(claims)
                 alignments = size_of_alignments(study.results)
                 words = f"with the value matrix, {words} {alignments}".rstrip()
-            details[sentence(listed(metrics))[:-1]] = words
+            numbers.append(f"{SIGNS[kind]} {name}: {_numbers(rows)}. {remark}".rstrip())
+            details[name] = words
     # 3. The claims by verdict, and what the failed ones are about.
-    claims = claim_results(study)
     counts = Counter[str | None](result.verdict for result in claims)
     counted_verdicts = {
         "hold": counts["holds"],
-        "hold (figure not confirmed)": counts["direction only"],
+        "hold without their figure": counts["direction only"],
         "are open": counts[OPEN],
-        "have no verdict": counts[None],
         "do not hold": counts["does not hold"],
+        "are not judged": counts[None],
     }
-    numbers = [f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number]
-    kinds_in_words = {
-        REPRODUCED: "are reproduced, with open choices made to match them",
-        OPEN: "are open",
-        NOT_REPRODUCED: "are not",
-    }
-    clauses = []
-    for kind, metrics in groups.items():
-        if metrics:
-            clauses.append(f"most figures of {listed(metrics)} {kinds_in_words[kind]}")
+    counted_claims = [
+        f"{number} {verdict}" for verdict, number in counted_verdicts.items() if number
+    ]
+    numbers.append(f"Claims in the text: {listed(counted_claims)}.")
     clauses.append(f"{counts['does not hold']} of {len(claims)} claims do not hold")
     headline = sentence("; ".join(clauses))
-    verdicts_in_words = f"In the tables: {listed(parts)}. Claims in the text: "
-    verdicts_in_words += f"of {len(claims)}, {listed(numbers)}."
-    details[CHOICES] = (
-        "Where the paper leaves a choice open, this project makes one that matches its tables, so "
-        "a match shows less."
-        f"{_words_by_matrix(claims)}"
-    )
     has_open = any(fact.verdict == OPEN for fact in chain(*by_metric.values()))
     dialogs = min(map(study.results.dialogs, study.results.measured))
     if has_open and dialogs < FEWEST_VARYING:
@@ -139,7 +130,31 @@ def finding(study: Study) -> Finding:
             f"those that do not hold are on {listed(subjects)}; {refuted} of them contradict the "
             "paper's own numbers."
         )
-    return Finding(headline, verdicts_in_words, details)
+    return Finding(headline, tuple(numbers), details)
+
+
+def _clause(kind: str, metrics: str, reproduced: int, figures: int) -> str:
+    """Say how many figures of some metrics come out, in a few words."""
+    if kind == REPRODUCED:
+        share = "all" if reproduced == figures else "most"
+        return f"{share} figures of {metrics} come out as printed"
+    if kind == OPEN:
+        return f"most figures of {metrics} are open"
+    return (
+        f"most figures of {metrics} do not" if reproduced else f"no figure of {metrics} does"
+    )
+
+
+def _numbers(rows: Sequence[Fact]) -> str:
+    """Count the figures that come out, those of FD-KVC alone, and the others by verdict."""
+    verdicts = Counter(row.verdict for row in rows)
+    reproduced = verdicts.pop(REPRODUCED, 0)
+    words = f"{reproduced} of {len(rows)} figures come out"
+    remarks = [f"{verdicts[name]} {COUNTED[name or OPEN]}" for name in verdicts]
+    fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
+    if reproduced and fd_kvc:
+        remarks.insert(0, f"FD-KVC's own: {fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}")
+    return f"{words} ({'; '.join(remarks)})" if remarks else words
 
 
 def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
@@ -152,10 +167,9 @@ def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
         results = [result.other_matrices.get(matrix, result) for result in about_alignment]
         holding.append([result.verdict for result in results].count("holds"))
     return (
-        " Not so for alignment: the paper does not say which matrix (values, keys or queries) "
-        "projects the topic. With that of values, used here, its figures do not come out, which "
-        f"does not show that they are wrong. {len(about_alignment)} claims were measured with all "
-        f"three: no matrix makes more than {max(holding)} of them hold with their figure."
+        "The paper does not say which matrix it measures with: values (used here), keys or "
+        "queries. So its figures may be right. With none of the three do more than "
+        f"{max(holding)} of {len(about_alignment)} claims hold with their figure."
     )
 
 
@@ -184,7 +198,8 @@ def finding_text(study: Study) -> list[str]:
     if not headline:
         return []
     return [
-        f"{headline} {numbers}",
+        headline,
+        *numbers,
         *(f"{subject}: {details[subject]}" for subject in details),
     ]
 
