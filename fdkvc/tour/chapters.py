@@ -98,7 +98,7 @@ def _fills(run: StageRun) -> Chapter:
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "budget": "40"}
     trial = "topics A, B and C, with room for 40 entries"
-    task = "Press Play."
+    task = f"This is turn {turn}: press Play to watch those after it."
     lights = {"cache": "now", "evict": "gone-title"}
     return Chapter(run, turn, None, sentences, trial, "step", link, task, "now", lights)
 
@@ -146,15 +146,15 @@ def _returns() -> Chapter:
         f"Topic {topic} comes back in turn {turn}.",
         f"{run.policy.title} lets importance fade, but {_held(run, turn - 1)[topic]} of its "
         f"{run.trace.budget} entries are still about topic {topic} after turn {turn - 1}.",
-        f"The marked entry resembles the topic: it rises from rank {previous_rank} to rank {rank}; "
-        f"the first {run.trace.budget} stay.",
+        f"The policy ranks all entries and keeps the best {run.trace.budget}: the marked one "
+        f"resembles the topic, and climbs from place {previous_rank} to place {rank}.",
     )
     link = {"scenario": "mixed", "seed": f"{SEED}", "policy": POLICY, "gamma": "0.6"}
     link |= {"turn": f"{turn}", "entry": f"{token}"}
     trial = "let importance fade faster (γ = 0.6)"
     task = "Step one turn back, and find the marked entry."
-    lights = {f"still about topic {topic}": "past", "marked entry": f"{token}"}
-    lights[f"rank {rank}"] = "decision"
+    lights = {f"still about topic {topic}": "past", "marked one": f"{token}"}
+    lights[f"place {rank}"] = "decision"
     shows = "past decision"
     return Chapter(run, turn, token, sentences, trial, "step", link, task, shows, lights)
 

@@ -40,7 +40,6 @@ def moment() -> tuple[HeadChoice, StageRun, Outcome]:
 
 def show(page: Page) -> None:
     """Show the word that comes back, the doors, and a dialog with a value that was lost."""
-    st.header("Two caches forgot whose birthday it is", anchor=False)
     show_forgotten_word(PAGE)
     with side_by_side("doors"):
         for number, (name, target, icon, words, link) in enumerate(DOORS):

@@ -73,6 +73,11 @@ def show(page_view: Page) -> None:
         stage.show(page, run, chapter.shows)
     elif number == len(TITLES):
         show_chart(page, "judged", judged_chart(page_theme()))
+        st.page_link(
+            "pages/policies.py",
+            label="The numbers behind this, on Policies",
+            icon=":material/rule:",
+        )
         show_entries(WORDS.items(), "Words that the other pages use")
     else:
         show_chart(page, "changed", changed_chart(page_theme()))

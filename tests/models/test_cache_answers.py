@@ -18,7 +18,7 @@ from fdkvc.models.cache_answers import (
 from fdkvc.models.numpy.text_cache import read
 from fdkvc.models.page import loading
 from fdkvc.models.page.conversation import FULL, Conversation, begin, write
-from fdkvc.models.page.forgotten_word import restored_sentence
+from fdkvc.models.page.forgotten_word import restored_headline
 from fdkvc.models.page.restore import _summary
 from fdkvc.models.report.answer import LOOPED, REPEATS, answers_html, headline
 from fdkvc.policies import policy_named
@@ -148,10 +148,15 @@ def test_it_is_said_whether_all_words_restored_together_are_enough(
 
 def test_of_a_restored_word_it_is_said_what_each_answer_has() -> None:
     """FIFO's repeats the name: to say that it has not the word alone would look wrong."""
-    assert restored_sentence(shipped_answer()) == (
-        "With 4 more tokens in the cache, FIFO's answer has “Rosalind”, but not “Rosalind's”; "
-        "H2O's answer has “Rosalind's”."
+    recorded = shipped_answer()
+    assert restored_headline(recorded) == (
+        "With “Rosalind” back, FIFO only repeats it; H2O answers with it"
     )
+    fifo = recorded.restored["fifo"]
+    (attempt, *others) = fifo.attempts
+    without = replace(fifo, attempts=(replace(attempt, written="It's a tent."), *others))
+    lacking = replace(recorded, restored={**recorded.restored, "fifo": without})
+    assert "FIFO still lacks it; " in restored_headline(lacking)
 
 
 def test_words_that_some_cache_loses_are_shown_and_stay_text() -> None:

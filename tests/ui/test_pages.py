@@ -19,7 +19,7 @@ from fdkvc.models.judged import SHIPPED, recommendation
 from fdkvc.models.numpy import gguf_file
 from fdkvc.models.numpy import language_model as loading
 from fdkvc.models.numpy.encoding import Encoding
-from fdkvc.models.page.forgotten_word import LOSING, answers_of
+from fdkvc.models.page.forgotten_word import LOSING, answers_of, restored_headline
 from fdkvc.policies import POLICIES, policy_named
 from fdkvc.synthetic.draw import generate
 from fdkvc.synthetic.scenarios import scenario_named
@@ -74,12 +74,17 @@ def test_the_first_page_says_what_was_lost_and_leads_on() -> None:
 def test_the_first_page_begins_with_a_word_that_a_click_brings_back() -> None:
     app = new_session().run()
     answers = html(app)
+    assert app.header[0].value == "Two caches forgot whose birthday it is"
+    (legend,) = [text.value for text in app.caption if "Dashed: " in text.value]
+    assert "SmolLM2, a small language model (135 million parameters)" in legend
     assert "sister <s>Rosalind.</s>" in answers
     assert answers.count("<section") == len(LOSING) + 1
     lost = answers_of(shipped_answer(), restored=False)
     assert not any("Rosalind" in answer.passages[0][1] for answer in lost[1:])
 
     app.button(key="start/restore").click().run()
+    assert app.header[0].value == restored_headline(shipped_answer())
+    assert legend in [text.value for text in app.caption]
     assert "sister <mark>Rosalind.</mark>" in html(app)
     assert html(app).count("68 of 186 tokens kept") == len(LOSING)  # with the word's four
     found = answers_of(shipped_answer(), restored=True)
@@ -182,7 +187,8 @@ def test_the_sentences_of_the_story_are_true_of_their_runs() -> None:
     recency, ranks = course["channel_recency"], course["rank"]
     assert recency[returns.turn] > recency[returns.turn - 1], "raised by its similarity"
     before, now = ranks[returns.turn - 1], ranks[returns.turn]
-    assert f"from rank {before} to rank {now}; the first 56 stay" in words[1]
+    assert "keeps the best 56: the marked one resembles the topic, and climbs" in words[1]
+    assert f"from place {before} to place {now}." in words[1]
     assert returns.token in set(kept[2].query("turn == @returns.turn")["token"])
 
     (lost,) = tables[3].query("turn == @fails.turn and token == @fails.token").to_dict("records")

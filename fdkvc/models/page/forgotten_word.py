@@ -6,9 +6,9 @@ from html import escape
 import streamlit as st
 
 from fdkvc.conversations.page.files import shipped_file
-from fdkvc.core.words import count
+from fdkvc.models.answer_causes import PUNCTUATION
 from fdkvc.models.cache_answers import CacheAnswer, RecordedAnswer, shipped_answer
-from fdkvc.models.report.answer import answers_html
+from fdkvc.models.report.answer import answers_html, repeats_itself
 from fdkvc.ui.markdown import plain
 
 LOSING = ("fifo", "h2o")
@@ -32,20 +32,17 @@ def answers_of(recorded: RecordedAnswer, restored: bool) -> list[CacheAnswer]:
     return [replace(answer, predicted=(), note="") for answer in answers]
 
 
-def restored_sentence(recorded: RecordedAnswer) -> str:
-    """Return what the answers have of the word that they lacked, once the evicted one is back."""
+def restored_headline(recorded: RecordedAnswer) -> str:
+    """Return what each answer has of the word that it lacked, once the evicted one is back."""
     (span,) = recorded.restored[LOSING[0]].attempts[0].spans
-    name = span.text.rstrip(".")
     outcomes = []
-    for policy in LOSING:
-        answering = recorded.restored[policy].word
-        words = recorded.restored[policy].attempts[0].written.split()
-        outcome = f"has “{answering}”"
-        if answering not in words:
-            outcome = f"has “{name}”, but not “{answering}”" if name in words else "lacks it"
-        outcomes.append(f"{recorded.answers[policy].title}'s answer {outcome}")
-    tokens = count(span.end - span.first, "more token")
-    return f"With {tokens} in the cache, {'; '.join(outcomes)}."
+    for policy, answer in zip(LOSING, answers_of(recorded, restored=True)[1:], strict=True):
+        restoration = recorded.restored[policy]
+        outcome = "still lacks it"
+        if restoration.undone(answer.passages[0][1], restoration.full):
+            outcome = "only repeats it" if repeats_itself(answer) else "answers with it"
+        outcomes.append(f"{answer.title} {outcome}")
+    return f"With “{span.text.strip(PUNCTUATION)}” back, {'; '.join(outcomes)}"
 
 
 @st.fragment
@@ -61,6 +58,8 @@ def show_forgotten_word(page: str) -> None:
     question = turns[recorded.turn - 1]
     sentence = escape(first.text).replace(word.text, f"<{tag}>{word.text}</{tag}>", 1)
     answers = answers_of(recorded, restored)
+    forgotten = "Two caches forgot whose birthday it is"
+    st.header(plain(restored_headline(recorded) if restored else forgotten), anchor=False)
     st.html(
         f'<div class="message"><b>User, turn {word.turn}:</b>{sentence}<br>'
         f"<b>User, turn {recorded.turn - 1}:</b>{escape(question.text)}</div>"
@@ -86,12 +85,14 @@ def show_forgotten_word(page: str) -> None:
                 "policies": ",".join(LOSING),
             },
         )
-        model = recorded.model.partition("-")[0]
-        words = (
-            f"Recorded with {model}. FIFO keeps the newest tokens, H2O also those with the most "
-            "attention. Dashed: not as with the full cache, which may err, too."
+        model, parameters, *_ = recorded.model.replace("M-", " million-").split("-")
+        st.caption(
+            plain(
+                f"Recorded with {model}, a small language model ({parameters} parameters). FIFO "
+                "keeps the newest tokens, H2O also those with the most attention. Dashed: words "
+                "that differ from the full cache's answer, which may be wrong itself."
+            )
         )
-        st.caption(plain(restored_sentence(recorded) if restored else words))
 
 
 def show_instead(page: str, model: str) -> None:
