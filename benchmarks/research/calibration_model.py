@@ -2,8 +2,8 @@
 
     python -m benchmarks.research.calibration_model MODEL OUT.csv SGD.json AIRLINE.json …
 
-Of each file's conversations with more than three calls, six draws of sixteen are taken by a seed.
-The card is made from eight, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the
+Of each file's conversations with more than three calls, eighteen draws of sixteen are taken by a
+seed. The card is made from eight, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the
 model reads for a minute, the default. Then it reads the other eight, up to 12,000 tokens of them,
 at the recommended size, and at that which words alone recommended, where that is another. The card
 holds if the share of values that stay right there is at least the low end of what it says. Each
@@ -31,9 +31,9 @@ from fdkvc.verdict.card import Card, ways_for
 from fdkvc.verdict.checked import Sized, read_card, readings_of, sample_of
 from fdkvc.verdict.model_shape import SHAPES
 from fdkvc.verdict.results import ReplayRun
-from fdkvc.verdict.sentences import certainty
+from fdkvc.verdict.sentences import RIGHT_OF_EXPECTED, certainty
 
-FILES, OF, WORKERS, REST_TOKENS = 6, 16, 2, 12_000
+FILES, OF, WORKERS, REST_TOKENS = 18, 16, 2, 12_000
 """Draws of each file, conversations of a draw, cores, and tokens of the others."""
 
 COLUMNS = (
@@ -133,7 +133,9 @@ def table_of(cards: pd.DataFrame) -> Grid:
     for name, group in groups:
         made = group[group["values"] > 0]
         other = made[(made.policy != made.words_policy) | (made["size"] != made.words_size)]
-        holds = int((made.right / made["values"] >= made.low).sum())
+        shares = made.right / made["values"]
+        holds = int((shares >= made.low).sum())
+        holds_at_rate = int((shares >= RIGHT_OF_EXPECTED * made.low).sum())
         rows.append(
             [
                 str(name),
@@ -143,13 +145,20 @@ def table_of(cards: pd.DataFrame) -> Grid:
                 f"{made.right.sum():.0f} of {made['values'].sum():.0f}",
                 f"{100 * (made['size'] / made.tokens).mean():.0f} %",
                 f"{holds} of {len(made)}",
+                f"{holds_at_rate} of {len(made)}",
                 str(len(other)),
                 f"{100 * (made.words_size / made.tokens).mean():.0f} %",
                 f"{made.words_right.sum():.0f} of {made.words_values.sum():.0f}",
             ]
         )
     heads = ["data", "files", "with a setting that evicts", "promised", "right", "of the text"]
-    heads += ["hold", "words differ", "of the text by words", "right by words"]
+    heads += [
+        "hold",
+        "hold at the rate of the card",
+        "words differ",
+        "of the text by words",
+        "right by words",
+    ]
     return Grid(heads, rows, 1)
 
 
