@@ -3,11 +3,11 @@
     python -m benchmarks.research.calibration_model MODEL OUT.csv SGD.json AIRLINE.json …
 
 Of each file's conversations with more than three calls, eighteen draws of sixteen are taken by a
-seed. The card is made from eight, in the model's tokens, as `dialogs --plan --model MODEL` makes it; the
-model reads for a minute, the default. Then it reads the other eight, up to 12,000 tokens of them,
-at the recommended size, and at that which words alone recommended, where that is another. The card
-holds if the share of values that stay right there is at least the low end of what it says. Each
-card is appended to OUT.csv, with which a later run goes on. Prints a table.
+seed. The card is made from eight, in the model's tokens, as `dialogs --plan --model MODEL` makes
+it; the model reads for a minute, the default. Then it reads the other eight, up to 12,000 tokens of
+them, at the recommended size, and at that which words alone recommended, where that is another. The
+card holds if the share of values that stay right there is at least the low end of what it says.
+Each card is appended to OUT.csv, with which a later run goes on. Prints a table.
 """
 
 import sys
