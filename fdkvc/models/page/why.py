@@ -20,14 +20,8 @@ from fdkvc.ui.frame import show_grid
 from fdkvc.ui.lru import cached
 from fdkvc.ui.markdown import Markdown, plain
 
-SHARES = {"attention if cached": "all_there", "actual attention": "attended"}
-"""The columns with attention, and their names in `why_table`."""
-
 EVICTED_WORDS = 8
 """Rows in the table of evicted words."""
-
-OTHERS = "all other evicted words and marks"
-"""The last row of that table."""
 
 PROMPT = -1
 """Stands for the model's own system prompt among the numbers of passages."""
@@ -87,12 +81,6 @@ def show_why(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
         places = top_words.passage
         places = places.where(top_words.end > answered.prompt_end, PROMPT)
         columns = _columns(top_words, [speakers[place] for place in places])
-        other_words = evicted.drop(top_words.index)
-        others = {"word": OTHERS}
-        for column, share_name in SHARES.items():
-            others[column] = percent(float(other_words[share_name].sum()), 1)
-        for column, cells in columns.items():
-            cells.append(others.get(column, ""))
         show_grid(columns, "Evicted words that would have received attention")
     return {"why.csv": table}
 

@@ -148,9 +148,9 @@ def shown_words(answers: Sequence[CacheAnswer]) -> list[int]:
 
 def repeats_itself(answer: CacheAnswer) -> bool:
     """Whether an answer was stopped for that, or says three words or more twice in a row."""
-    texts = [" ".join(text.split()) for writer, text in answer.passages if writer != "call"]
+    words = " ".join(text for _, text in answer.passages).split()
     twice = r"(?<!\S)(\S+(?: \S+){2,}) \1(?!\S)"
-    return answer.note == LOOPED or any(search(twice, text) for text in texts)
+    return answer.note == LOOPED or bool(search(twice, " ".join(words)))
 
 
 def headline(answers: Sequence[CacheAnswer], *, by_full: bool = False) -> str:
