@@ -23,6 +23,7 @@ from fdkvc.models.numpy.chat import Chat
 from fdkvc.models.numpy.model_text import WRITERS
 from fdkvc.models.page import choices, conversation, scene
 from fdkvc.models.page.conversation import FULL, Answered, answer_of
+from fdkvc.models.page.restore import TWO_WORDS
 from fdkvc.models.page.why import _first_other
 from fdkvc.models.report.answer import REPEATS, answers_html, call_html
 from fdkvc.ui.fields import hold
@@ -111,6 +112,7 @@ def test_what_was_evicted_is_restored_and_the_call_is_right() -> None:
     # Names, nothing, five spans, all eight. The call of turn 11 has the city, not its sentence.
     assert table.count("<tr>") == 1 + 1 + 5 + 1
     assert "from the call in turn 11, evicted by all 8 heads in turn 14" in table
+    assert TWO_WORDS not in words_of(app), "the headline is about calls"
     assert "the same with “Jose?” (turn 0), “Casa Aurora?” (turn 3) and “hungry,” (turn 0)" in table
 
 
@@ -376,6 +378,7 @@ def test_tools_that_make_every_dialog_too_long_are_left_out_and_said() -> None:
 def test_where_the_full_cache_fails_nothing_is_marked_against_it() -> None:
     app = open_page("answers", file="dialogues", dialog=0, turn=7)
 
+    assert TWO_WORDS in words_of(app)
     assert "of the true answer" in headline(app) or "in the true answer" in headline(app)
     shown = next(line for line in html(app).split("\n") if '<div class="answers"' in line)
     assert "<mark>" not in shown

@@ -13,6 +13,12 @@ from fdkvc.models.page.why import choose_answer
 from fdkvc.models.report.answer import restored_html
 from fdkvc.ui.markdown import Markdown, plain
 
+TWO_WORDS = (
+    "The missing word is one that this cache does not write by itself. The headline is about what "
+    "caches predict after the same words, and may name another."
+)
+"""Why this section may be about another word than the headline."""
+
 
 def show_restored(page: str, answered: Answered) -> Mapping[str, pd.DataFrame]:
     """Show how restoring evicted words changes an answer."""
@@ -53,11 +59,12 @@ def show_restoration(
     st.caption(
         "A head is a part of the model with a cache of its own. Each row puts evicted words back "
         "in all heads, for this answer only: first those that the full cache looks at most where "
-        "it writes the missing word; words such as “the” last. The missing word is one that this "
-        "cache does not write by itself; the headline is about what caches predict after the same "
-        "words, and may name another. In your own chat each cache has its own earlier answers, "
-        "which may differ, too. Where the full cache makes a call, each row begins with one."
+        "it writes the missing word; words such as “the” last. In your own chat each cache has its "
+        "own earlier answers, which may differ, too. Where the full cache makes a call, each row "
+        "begins with one."
     )
+    if answer.predicted:
+        st.caption(TWO_WORDS)
 
 
 def _summary(
