@@ -17,8 +17,8 @@ PAGE = "step"
 
 with page(
     PAGE,
-    "Each square is a token of a made-up dialog, its letter the topic. In each turn the policy "
-    "scores those in the cache and evicts the lowest, so that the others fit.",
+    "Each square is a token of a made-up dialog, its letter the topic. Each turn the policy evicts "
+    "those with the lowest scores; a panel says why the marked one stayed or went.",
     adopt=sidebar.adopt_link,
     staged=True,
 ) as shown:

@@ -144,7 +144,7 @@ def return_sentence(runs: Iterable[tuple[str, Trace]], dialogs: DialogBatch) -> 
         for turn in range(last, returned):
             token = trace.kept_tokens[0, turn]
             counts.append(int(of_topic[token[token >= 0]].sum()))
-        held = counts[-1] or f"none since turn {last + counts.index(0)}"
+        held = counts[-1] or f"0 (none since turn {last + counts.index(0)})"
         parts.append(f"{label} {held}")
     tokens = count(int(of_topic[: dialogs.bounds[0, returned]].sum()), "earlier token")
     return (

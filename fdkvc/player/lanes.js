@@ -86,7 +86,7 @@ export class Lanes {
     const frame = stage.part('.frame');
     frame.style.setProperty('--lanes', lanes.length);
     frame.className = 'frame lanes';
-    const rows = make('div', { className: 'rows' }, ...this.rows.map(({ box }) => box), key);
+    const rows = make('div', { className: 'rows' }, key, ...this.rows.map(({ box }) => box));
     frame.replaceChildren(make('div', { className: 'runs' }, rows, over), this.why.box);
   }
 

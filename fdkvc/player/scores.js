@@ -110,7 +110,7 @@ export class Scores {
     const x = edge - 0.5;
     const [last, first] = [score[stayed[stayed.length - 1]], score[missed[0]]];
     line(pen, [[x, top - 14], [x, bottom]], { width: 1.2 });
-    const label = last === first ? 'tie' : `gap ${signed(last, first, digits[this.turn]).slice(1)}`;
+    const label = last === first ? 'tie' : `first evicted ${signed(last, first, digits[this.turn]).slice(1)} lower`;
     pen.font = `600 12px ${theme.font}`;
     const half = pen.measureText(label).width / 2 + 8;
     const middle = Math.min(Math.max(x, LEFT + half + 90), width - half - 90);

@@ -119,7 +119,7 @@ def choose_dialog(page: str) -> tuple[DialogChoice, int]:
         shortcut="N",
         on_click=hold,
         args=(page, SEED_HERE, seed + 1),
-        help="The next seed: the same schedule with other tokens.",
+        help="The next seed: the same schedule with other tokens. Key: N.",
     )
     budget = fields.number(page, BUDGET_HERE)
     with st.expander("Tokens and noise"):

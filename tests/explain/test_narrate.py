@@ -42,8 +42,8 @@ def test_what_runs_still_hold_of_the_topic_that_returns(schedule: str) -> None:
     words = return_sentence(runs.items(), dialogs)
 
     assert words == (
-        "When topic A returns in turn 4, this is left of its 2 earlier tokens: fifo none since "
-        "turn 3 and full 2."
+        "When topic A returns in turn 4, this is left of its 2 earlier tokens: fifo 0 "
+        "(none since turn 3) and full 2."
         if schedule == "AABBA"
         else "No earlier topic returns in this dialog."
     )

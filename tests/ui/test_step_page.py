@@ -121,7 +121,8 @@ def test_settings_that_cannot_keep_an_entry_say_what_was_tried(
     said = {change["label"]: change for change in changes}
     assert said["Recency decay (γ)"]["before"] == "0.88"
     labels = [change["label"] for change in changes[:3] if change["after"]]
-    assert ("A larger γ fades more slowly." in answer["words"]) == ("Recency decay (γ)" in labels)
+    sentence = "With a larger γ recency fades more slowly."
+    assert (sentence in answer["words"]) == ("Recency decay (γ)" in labels)
     assert answer["words"].startswith("Each of these alone is enough")
     assert answer["words"].endswith("Not every value was tried.")
     tried = [

@@ -76,7 +76,8 @@ def _result(words: str, changes: Sequence[Change] = ()) -> Mapping[str, Any]:
     return {
         "done": True,
         "words": words,
-        "tried": "One setting at a time, nearest value first; no values between two steps.",
+        "tried": "One setting at a time, nearest value first; no values between two steps. Each "
+        "reruns the dialog from its start, so earlier evictions change, too.",
         "changes": [*map(_described, changes)],
     }
 
@@ -88,7 +89,7 @@ def _verdict(changes: Sequence[Change]) -> str:
         words = "Each of these alone is enough."
     nearest = [change.label for change in changes[:3] if change.reversing_value is not None]
     if "(γ)" in " ".join(nearest):
-        words += " A larger γ fades more slowly."
+        words += " With a larger γ recency fades more slowly."
     complete = all(
         isinstance(change.current_value, int) and change.step == 1 for change in changes
     )
