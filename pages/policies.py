@@ -11,10 +11,5 @@ with page(
     "decide?",
 ) as shown:
     policies.show_judged(shown.name)
-    st.page_link(
-        "pages/dialogs.py",
-        label="No policy wins everywhere: judge your dialogs",
-        icon=":material/forum:",
-    )
     st.header("How each decides", anchor=False)
     policies.show_each(shown.name)

@@ -159,8 +159,8 @@ def judged_notes() -> tuple[str, ...]:
     shares = rows.set_index("policy")["mean"]
     dropped, published, plain = map(percent, shares[[MESSAGES, "fd-kvc", UNREINFORCED]])
     return (
-        f"{best_name} keeps {best_share} ({low} to {high}); no test compared it with "
-        f"{newest_name}.",
+        f"{best_name} keeps {best_share} ({low} to {high}). This interval includes "
+        f"{newest_name}'s share, and no test compared the two. The dots say what each policy does.",
         f"With the oldest messages dropped {dropped} stay right. With FD-KVC {published}, without "
         f"its reinforcement (α₀ = 0) {plain}.",
         second_model_sentence(),

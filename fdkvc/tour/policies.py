@@ -19,11 +19,11 @@ FIRST = ("sink", "h2o", "fd-kvc", "weighted-recency", "surprisal", "messages")
 def show_judged(page: str) -> None:
     """Say which policy to use, and show what each costs a pretrained model."""
     st.markdown(Markdown("**{}**").format(recommendation()))
+    st.page_link("pages/dialogs.py", label="Judge your own dialogs", icon=":material/forum:")
     show_chart(page, "judged", judged.judged_chart(page_theme()))
+    st.caption(Markdown("  \n").join(map(plain, judged_notes())))
     st.markdown(plain(ABOUT_RESULTS))
     show_grid(results_grid(), ABOUT_RESULTS)
-    items = map(Markdown("- {}").format, judged_notes())
-    st.caption(Markdown("\n").join(items))
     expander = st.expander("All measurements", key=f"{page}/all", on_change="rerun")
     if not expander.open:
         return

@@ -150,17 +150,17 @@ def test_documents_have_the_shipped_figures() -> None:
         assert table in results
 
 
-def test_the_first_page_has_two_differences_and_what_dropping_messages_keeps() -> None:
-    compared = [
-        ("head: sinks(weighted-recency)", "head: sinks(random)"),
-        ("head: fd-kvc", "head: fd-kvc alpha_0=0.0"),
-    ]
-    rows = planned_comparisons().query("metric == 'values_right_of_full'")
-    differences = rows.set_index(["more", "less"])["mean_diff"].loc[compared]
-    shares = planned_ways().query("metric == 'values_right_of_full' and sample == 'SGD'")
-    dropped = shares.set_index(["decides", "policy"])["mean"].loc["model", MESSAGES]
+def test_the_first_page_has_the_shares_of_values_that_stay_right() -> None:
+    ways = planned_ways().query("metric == 'values_right_of_full' and sample == 'SGD'")
+    shares = ways.set_index(["decides", "policy"])["mean"]
+    linked = [("head", "sink"), ("head", "fd-kvc"), ("model", MESSAGES)]
+    others = [("head", "sinks(random)"), ("head", "fd-kvc alpha_0=0.0")]
 
     readme = (ROOT / "README.md").read_text("utf-8")
-    points = [int(number) for number in re.findall(r"\[(\d+)\s+points\]", readme)]
-    assert points == [round(100 * abs(difference)) for difference in differences]
-    assert re.findall(r"\[(\d+) %\]", readme)[:1] == [f"{100 * dropped:.0f}"]
+    first_links = re.findall(r"\[(\d+) %\]", readme)[: len(linked)]
+    assert first_links == [f"{100 * shares[way]:.0f}" for way in linked]
+    text = re.sub(r"\s+", " ", readme)
+    random, unreinforced = (f"{100 * shares[way]:.0f} %" for way in others)
+    assert f"random ones {random}" in text
+    assert f"without it {unreinforced}" in text
+    assert f"{100 * shares[linked[-1]]:.0f} %" == random, "as random tokens do"
