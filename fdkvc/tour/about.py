@@ -18,27 +18,27 @@ SYMBOLS = (
 
 
 def show_text() -> None:
-    """Show what this project does not show, one turn of the method, and the rest once opened."""
+    """Say what each page answers, what is not shown, and one turn of the method."""
+    st.markdown(
+        "For engineers and researchers who choose a policy. *Policies* says which to use, "
+        "*Dialogs* how much room your conversations need, *Step through* why a token left, "
+        "and *Benchmark* which of the paper's claims hold."
+    )
     (title, limits), *others = sections(Path(__file__).with_name("about.md"))
     st.header(plain(title), anchor=False)
     st.markdown(plain(limits))
-    st.header("The method: one turn", anchor=False)
-    _show_method()
     for title, body in others:
         with st.expander(plain(title)):
             st.markdown(plain(body))
-
-
-def _show_method() -> None:
-    """Show one turn of FD-KVC in its equations."""
+    st.header("The method: one turn", anchor=False)
     policy = policy_named("fd-kvc")
     st.markdown(Markdown("{} :gray[{}.]").format(policy.idea, policy.source))
     with side_by_side("method"):
         for number, step in enumerate(policy.steps, 1):
             with panel(f"method-{number}"):
-                title = Markdown("**{}. {}** :gray[({})]").format(
+                heading = Markdown("**{}. {}** :gray[({})]").format(
                     number, step.name, step.source
                 )
-                st.markdown(plain(title))
+                st.markdown(plain(heading))
                 st.latex(step.equation)
     st.caption(plain(SYMBOLS))

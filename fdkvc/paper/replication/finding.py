@@ -149,7 +149,7 @@ def _numbers(rows: Sequence[Fact]) -> str:
     """Count the figures that come out, those of FD-KVC alone, and the others by verdict."""
     verdicts = Counter(row.verdict for row in rows)
     reproduced = verdicts.pop(REPRODUCED, 0)
-    words = f"{reproduced} of {len(rows)} figures come out"
+    words = f"{reproduced or 'none'} of {len(rows)} figures come out"
     remarks = [f"{verdicts[name]} {COUNTED[name or OPEN]}" for name in verdicts]
     fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
     if reproduced and fd_kvc:
@@ -168,8 +168,8 @@ def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
         holding.append([result.verdict for result in results].count("holds"))
     return (
         "The paper does not say which matrix it measures with: values (used here), keys or "
-        "queries. So its figures may be right. With none of the three do more than "
-        f"{max(holding)} of {len(about_alignment)} claims hold with their figure."
+        f"queries. So its figures may be right. Of {len(about_alignment)} claims on alignment, at "
+        f"most {max(holding)} hold with their figure, whichever of the three is used."
     )
 
 
