@@ -1,8 +1,9 @@
 """Plain text: a speaker, a colon and the words of a turn; also exports of WhatsApp.
 
 A line without a speaker continues the turn. So does a line such as ``Address: 12 High St``:
-speakers are the first two names of a dialog, and names that begin at least two lines of the file. A
-line of three or more ``-`` or ``=`` ends a dialog.
+speakers are the first two names of a dialog, names that begin at least two lines of the file, and
+those of a user or an assistant. Where another is the assistant, ``System`` at first is the prompt.
+A line of three or more ``-`` or ``=`` ends a dialog.
 
 Where the first line begins with a date and a time, so does each message, and its speaker may have
 any name.
@@ -10,11 +11,20 @@ any name.
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 from fdkvc.conversations.formats.base import Dialogs, Format, read_each
 from fdkvc.core.limits import MAX_DIALOG_FILE_LINES
 from fdkvc.core.parameters import check_most
-from fdkvc.core.transcripts import Transcript, Turn, clean, clean_name
+from fdkvc.core.transcripts import (
+    ASSISTANTS,
+    USERS,
+    Transcript,
+    Turn,
+    clean,
+    clean_name,
+    role_of,
+)
 from fdkvc.core.unread import Unread
 
 _SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
@@ -24,6 +34,9 @@ _STAMPED = re.compile(  # a date and a time, and who speaks if it is no notice
 )
 Turns = list[tuple[str, list[str]]]
 """The turns of a dialog: each speaker with lines."""
+
+PROMPTER = "system"
+"""The role of a prompt's line, where another is the assistant's."""
 
 _END = re.compile(r"\s*(-{3,}|={3,})\s*")
 
@@ -63,7 +76,8 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
             continue
         speaker = clean_name(named[1]) if named else ""
         # A name that begins one line only may be a label in a turn, such as an address.
-        if named and (pattern is _STAMPED or line_counts[speaker] > 1 or len(speakers) < 2):
+        is_speaker = line_counts[speaker] > 1 or role_of(speaker) in USERS | ASSISTANTS
+        if named and (pattern is _STAMPED or is_speaker or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))
         elif turns:
@@ -77,7 +91,10 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
 
 
 def _dialog(turns: Turns, number: int, calls: bool) -> Dialogs:
-    spoken = (Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns)
+    spoken = [Turn(speaker, clean("\n".join(lines).strip())) for speaker, lines in turns]
+    first, *others = (role_of(speaker) for speaker, _ in turns)
+    if first == PROMPTER and PROMPTER not in others and not ASSISTANTS.isdisjoint(others):
+        spoken[0] = replace(spoken[0], kind="system")
     yield Transcript(f"dialog {number}", tuple(spoken))
 
 
