@@ -48,7 +48,7 @@ def show_answer(study: Study) -> None:
     headline, numbers, _ = finding_of(study)
     if headline:
         st.markdown(plain(headline))
-        st.markdown(Markdown("\n").join(map(Markdown("- {}").format, numbers)))
+        st.markdown(Markdown("  \n").join(map(plain, numbers)))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")
