@@ -83,8 +83,10 @@ def every_entry_is_kept_or_evicted_by_a_rule(
             for name in ("budget", "threshold"):
                 assert trace.evicted[name][row, turn] == list(rules.values()).count(name)
             if rules and "threshold" not in rules.values():  # a context shift makes more room
-                places = policy.budgets(budget, batch.observe(turn))
-                assert len(kept) == np.broadcast_to(places, (batch.rows, 1))[row, 0]
+                budgets = policy.budgets(budget, batch.observe(turn))
+                places = np.broadcast_to(budgets, (batch.rows, 1))[row, 0]
+                # Messages leave as a whole, so fewer entries than there are places may stay.
+                assert len(kept) <= places if policy.page_size != 1 else len(kept) == places
             cached = kept
 
 
