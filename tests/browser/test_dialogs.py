@@ -309,6 +309,7 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_dialogs(page, file="rental")
     card = page.locator(".st-key-verdict")
+    card.get_by_text("To store less: ").click()  # today's limit is enough
     setting = card.locator("[data-testid=stCode]").filter(has_not_text="pip install").first
     setting.hover()
     setting.get_by_role("button", name="Copy to clipboard").click()

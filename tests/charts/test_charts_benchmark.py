@@ -36,6 +36,7 @@ SERIES = pd.DataFrame(
 DOTS = pd.DataFrame(
     {
         "policy": ["FIFO", "FD-KVC γ=0.8", "H2O"],
+        "idea": ["The newest stay.", "Scores fade.", "Heavy hitters stay."],
         "mean": [0.1, 0.3, -0.1],
         "ci_low": [0.05, 0.2, -0.2],
         "ci_high": [0.15, 0.4, 0.0],
