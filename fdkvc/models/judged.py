@@ -143,9 +143,9 @@ def recommendation() -> str:
     newest = rows.set_index("policy")["mean"][NEWEST]
     return (
         f"Not sure? Keep the first four tokens and the newest ({read_policy(NEWEST).title}): in "
-        f"service dialogs {percent(newest)} of the values stay right, {percent(rows['mean'][0])} "
-        "with the best policy tried. With tool results it depends on the data: try yours on "
-        "Dialogs."
+        f"service dialogs SmolLM2 still gets {percent(newest)} of the values right, "
+        f"{percent(rows['mean'][0])} with the best policy tried. With tool results it depends on "
+        "the data: try yours on Dialogs."
     )
 
 

@@ -251,10 +251,7 @@ class Card:
         loss = self.today
         stored = self.tokens
         keeps_today = loss is not None and loss.is_enough(self.target)
-        # Without calls, a model found a size enough for the way of today.
-        if loss is not None and best is not None and best.reading and not self.clusters:
-            same_way = best.policy == loss.today.policy
-            keeps_today = keeps_today or (same_way and best.tried <= loss.today.tokens)
+        keeps_today = keeps_today or self.reading_within_today is not None
         if loss is not None and keeps_today:
             stored = min(stored, loss.today.tokens)
         named = filter(None, (best, self.smaller))
@@ -265,6 +262,16 @@ class Card:
         is_ours = bool(offered) and not offered[0].in_engines
         stores_less = keeps_today or (larger_is_enough and is_ours)
         return Advice(keeps_today, stored, saved, tuple(offered), stores_less)
+
+    @property
+    def reading_within_today(self) -> Reading | None:
+        """What a model lost without calls by the way of today, at a size within today's limit."""
+        best = self.best
+        if self.today is None or best is None or self.clusters:
+            return None
+        limit = self.today.today
+        within = best.policy == limit.policy and best.tried <= limit.tokens
+        return best.reading if within else None
 
     @property
     def main_way(self) -> Way | None:

@@ -37,9 +37,9 @@ FITTED = "this project; "
 MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words only", "a guess"
 """How sure the card is."""
 
-BY_TEXT = (
-    "no model was run, so only words were compared: a value counts as kept while it stands word "
-    "for word in what stays"
+WORD_FOR_WORD = (
+    "so only words were compared: a value counts as kept while it stands word for word in what "
+    "stays"
 )
 """Why a number by words is no surer."""
 
@@ -66,13 +66,12 @@ RIGHT_AND_LIKELY = "right; less likely"
 
 def card_sentences(card: Card) -> tuple[str, ...]:
     """Return what is lost today, if that is known, what to set, and how sure that is."""
-    today = notes = today_sure = ""
-    if (loss := card.today) is not None:
+    sentences = [setting_sentence(card), others_sentence(card), _basis(card)]
+    loss = card.today
+    if loss is not None:
         today = today_sentence(loss, card.unit, card.target)
-        notes = today_notes(loss, card.unit)
-        today_sure = today_certainty(card)
-    setting = setting_sentence(card), others_sentence(card), _basis(card)
-    return tuple(filter(None, (today, notes, today_sure, *setting)))
+        sentences = [today, today_notes(loss, card.unit), today_certainty(card), *sentences]
+    return tuple(filter(None, sentences))
 
 
 def _basis(card: Card) -> str:
@@ -122,13 +121,19 @@ def today_certainty(card: Card) -> str:
     if loss is None or not card.advice.keeps_today:
         return ""
     if not loss.longer:
-        return f"How sure: certain, if your model counts no more tokens than {card.unit} does."
-    if card.read is not None and card.best is not None and not card.clusters:
+        condition = f"if your model counts no more tokens than {card.unit} does"
+        if loss.without_tools:
+            condition += ", and the tools fit beside them"
+        return f"How sure: certain, {condition}."
+    reading = card.reading_within_today
+    if card.read is not None and card.best is not None and reading is not None:
         return (
-            f"Keep this limit: at {card.best.tried:,} tokens, by the same way, "
-            f"{card.read.model}'s next words hardly changed."
+            f"Keep this limit: at {card.best.tried:,} tokens, by the same way, the words that "
+            f"{card.read.model} expects with the full cache become {lost_likelihood(reading.kl)} "
+            "less likely."
         )
-    reasons = [*_few_conversations(card), BY_TEXT]
+    reader = "no model was run" if card.read is None else "no model has read at this limit"
+    reasons = [*_few_conversations(card), f"{reader}, {WORD_FOR_WORD}"]
     return f"How sure: {way_certainty(card, None)}. {_sentence(reasons)}"
 
 
@@ -139,8 +144,6 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
             f"Today nothing is lost at {count(loss.today.tokens, 'token')} of {unit}: the longest "
             f"conversation has {loss.longest:,}."
         )
-    longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
-    exceeding = f"{longer} exceed{'s' if loss.longer == 1 else ''} it, up to {loss.longest:,}"
     if not counted.values:
         number = "all" if 1 < loss.longer == loss.dialogs else f"{loss.longer:,} of"
         longer = f"{number} {count(loss.dialogs, 'conversation')}"
@@ -148,9 +151,11 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
             return f"Today {longer} stop at the limit; no call says what of the rest mattered."
         return f"Today you lose text of {longer}; no call says which of it mattered."
     if not counted.lost:
+        longer = f"{loss.longer:,} of {count(loss.dialogs, 'conversation')}"
+        exceeding = f"exceed{'s' if loss.longer == 1 else ''} it, up to {loss.longest:,}"
         return (
             f"Today you lose none of {count(counted.values, 'value')} that calls need at "
-            f"{count(loss.today.tokens, 'token')} of {unit}, though {exceeding}."
+            f"{count(loss.today.tokens, 'token')} of {unit}, though {longer} {exceeding}."
         )
     lossy = counted.lossy_dialogs
     which = "all" if lossy == counted.dialogs else f"{lossy:,} of the"
@@ -325,7 +330,7 @@ def certainty_sentence(card: Card) -> str:
         return ""
     parts += _few_conversations(card)
     if read is None:
-        parts.append(BY_TEXT)
+        parts.append(f"no model was run, {WORD_FOR_WORD}")
     else:
         total = count(read.dialogs + read.unread, "conversation")
         among = f"{read.dialogs} of {total} that can be checked"
@@ -417,7 +422,7 @@ FEWER_RIGHT = "in fifteen other files Qwen2.5-Coder-0.5B got 81 % where words sa
 """What benchmarks/research/calibration_model.py found; see results.md."""
 
 RIGHT_OF_EXPECTED = 0.81 / 0.92
-"""At this rate of theirs, the low ends of cards held in files that were read later."""
+"""At this rate of theirs, the low ends of all ten cards of later files held."""
 
 
 def promise_sentence(card: Card) -> str:

@@ -61,7 +61,7 @@ def test_the_sentence_says_what_to_keep_with_the_shares_of_the_plan() -> None:
     assert best.ci_low < newest < best["mean"], "so its interval includes what is recommended"
     low, high = (f"{100 * end:.0f}" for end in (best.ci_low, best.ci_high))
     assert f"By region + sinks keeps 79 % ({low} % to {high} %). This interval includes" in words
-    assert "76 % of the values stay right, 79 % with the best policy tried" in words
+    assert "SmolLM2 still gets 76 % of the values right, 79 % with the best policy tried" in words
     assert shares["SGD", "model", MESSAGES] < newest
 
 

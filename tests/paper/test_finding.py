@@ -28,7 +28,7 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     headline, numbers, more = finding(study)
 
     assert f"{claims['does not hold']} of {claims.total()} claims do not hold" in headline
-    assert "no figure of alignment does" in headline
+    assert "no figure of alignment comes out" in headline
     head = " ".join(numbers)
     assert f"Claims in the text: {claims['holds']} hold" in head
     assert "Alignment: none of 42 figures come out (" in head

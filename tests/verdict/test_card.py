@@ -45,6 +45,7 @@ from fdkvc.verdict.sentences import (
     short_grid,
     shown_ways,
     table_note,
+    today_certainty,
 )
 from fdkvc.verdict.settings import SETTINGS, settings_of
 from fdkvc.verdict.today import STOPS, Today, TodayLoss, ValueCount
@@ -217,6 +218,23 @@ def test_the_lines_to_copy_say_where_tools_are_not_among_the_tokens() -> None:
         card = replace(card_of(), today=replace(loss, without_tools=without_tools))
         for line in settings(card).values():
             assert (line.splitlines()[0] == UNCOUNTED_TOOLS) == without_tools
+
+
+def test_a_limit_that_nothing_exceeds_is_certain_but_for_tools_that_are_not_counted() -> None:
+    loss = replace(today_loss("ollama:900", 200), longer=0)
+    for without_tools in (False, True):
+        said = today_certainty(replace(card_of(), today=replace(loss, without_tools=without_tools)))
+        assert said.startswith("How sure: certain, if")
+        assert said.endswith("and the tools fit beside them.") == without_tools
+
+
+def test_words_are_the_reason_where_a_model_has_read_at_another_limit() -> None:
+    loss = replace(today_loss("ollama:900", 200), longer=1)
+    assert loss.is_enough(0.5)
+    read = ModelRead("SmolLM2", ("d0",), 900, {})
+    for model, reader in ((None, "No model was run"), (read, "No model has read at this limit")):
+        card = replace(card_of(read=model, target=0.5), today=loss)
+        assert f"{reader}, so only words were compared" in today_certainty(card)
 
 
 def test_todays_row_has_its_turns_refused() -> None:
@@ -666,7 +684,8 @@ def test_without_calls_a_limit_that_a_model_found_enough_is_not_lowered(
     card = replace(card, today=TodayLoss(today, nothing, 3, 3, 1200, pd.DataFrame()))
     assert best_of(card).tried == 250
     said = " ".join(card_sentences(card))
-    assert ("Keep this limit: at 250 tokens, by the same way, SmolLM2's next" in said) == keeps
+    assert ("Keep this limit: at 250 tokens, by the same way, the words that" in said) == keeps
+    assert said.count("become 5 % less likely") == 1 + keeps
     assert ("Set 250 tokens" in said) != keeps
     assert bool(settings(card)) != keeps
 

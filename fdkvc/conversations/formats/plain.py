@@ -35,6 +35,9 @@ _STAMPED = re.compile(  # a date and a time, and who speaks if it is no notice
 Turns = list[tuple[str, list[str]]]
 """The turns of a dialog: each speaker with lines."""
 
+NAMED = USERS | ASSISTANTS
+"""Roles whose names begin a turn even where they begin one line only."""
+
 PROMPTER = "system"
 """The role of a prompt's line, where another is the assistant's."""
 
@@ -76,7 +79,7 @@ def read_plain_text(text: str, number: int = 0, calls: bool = False) -> Dialogs:
             continue
         speaker = clean_name(named[1]) if named else ""
         # A name that begins one line only may be a label in a turn, such as an address.
-        is_speaker = line_counts[speaker] > 1 or role_of(speaker) in USERS | ASSISTANTS
+        is_speaker = line_counts[speaker] > 1 or role_of(speaker) in NAMED
         if named and (pattern is _STAMPED or is_speaker or len(speakers) < 2):
             speakers.add(speaker)
             turns.append((speaker, [line[named.end() :]]))

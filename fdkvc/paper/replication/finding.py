@@ -140,9 +140,9 @@ def _clause(kind: str, metrics: str, reproduced: int, figures: int) -> str:
         return f"{share} figures of {metrics} come out as printed"
     if kind == OPEN:
         return f"most figures of {metrics} are open"
-    return (
-        f"most figures of {metrics} do not" if reproduced else f"no figure of {metrics} does"
-    )
+    if reproduced:
+        return f"most figures of {metrics} do not come out"
+    return f"no figure of {metrics} comes out"
 
 
 def _numbers(rows: Sequence[Fact]) -> str:
