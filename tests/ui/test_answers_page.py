@@ -85,10 +85,10 @@ def test_why_says_what_a_word_would_have_looked_at_and_when_that_was_evicted() -
     assert '<b class="chosen">' in shown
     assert re.search(
         r'<s [^>]*title="0\.0 % of the attention, [\d.]+ % if it were cached; '
-        r'evicted in turns? \d+[^"]* from 8 of 8 KV heads',
+        r'evicted in turns? \d+[^"]* from every attention head',
         shown,
     )
-    assert '<th scope="col">KV heads</th>' in shown
+    assert '<th scope="col">evicted by</th>' in shown
     app.selectbox(key="answers/look").set_value(FULL).run()
     assert "Nothing was evicted before Full cache wrote" in words_of(settled(app))
     assert link_of(app)["look"] == FULL

@@ -127,7 +127,7 @@ def _attention_sentence(
     return Markdown(
         "{} wrote {}. With nothing evicted, {} of its attention would have gone to words that some "
         "head has evicted; they received {}. Of {}, *{}* from turn {} would have had most, {}: {} "
-        "of {} KV heads evicted it in {}, by the {}. *Restore evicted words* shows if it matters."
+        "evicted it in {}, by the {}. *Restore evicted words* shows if it matters."
     ).format(
         title,
         written_word,
@@ -137,11 +137,15 @@ def _attention_sentence(
         top_word.word,
         top_word.turn,
         percent(top_word.all_there, 1),
-        top_word.evicted,
-        top_word.heads,
+        _heads(top_word.evicted, top_word.heads),
         eviction_turns,
         top_word["rule"],
     )
+
+
+def _heads(evicted: int, heads: int) -> str:
+    """Say which heads evicted a word."""
+    return "every attention head" if evicted == heads else f"{evicted} of {heads} KV heads"
 
 
 def _columns(table: pd.DataFrame, speakers: list[str]) -> dict[str, list[str]]:
@@ -154,7 +158,7 @@ def _columns(table: pd.DataFrame, speakers: list[str]) -> dict[str, list[str]]:
         "evicted in": [
             *map(causes.turns_in_words, table.first_evicted_in, table.last_evicted_in)
         ],
-        "KV heads": [*map("{} of {}".format, table.evicted, table.heads)],
+        "evicted by": [*map(_heads, table.evicted, table.heads)],
     }
     if table["rule"].nunique() > 1:  # the sentence above names the only one
         columns["rule"] = table["rule"].tolist()
@@ -212,7 +216,7 @@ def _word_html(row: Mapping[Hashable, Any], top: float) -> str:
         title += (
             f", {percent(all_there, 1)} if it were cached; evicted in "
             f"{causes.turns_in_words(row['first_evicted_in'], row['last_evicted_in'])} from "
-            f"{evicted} of {row['heads']} KV heads, by the {row['rule']}"
+            f"{_heads(evicted, row['heads'])}, by the {row['rule']}"
         )
     tag = "s" if evicted else "mark"
     partly = ' class="partly"' if 0 < evicted < row["heads"] else ""
