@@ -125,7 +125,7 @@ def _called(item: JsonObject, kind: str) -> JsonObject:
 
 def is_item_type(kind: str) -> bool:
     """Whether items of a response have a type."""
-    is_named = kind.endswith(("_call", "_output")) or kind in ("message", "agent_message")
+    is_named = kind.endswith(("_call", "_output")) or kind == "agent_message"
     return is_named or _KNOWN.fullmatch(kind) is not None or is_thinking(kind)
 
 

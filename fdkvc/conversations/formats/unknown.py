@@ -20,7 +20,7 @@ resourceSpans: a trace of OpenTelemetry
 gen_ai.input.messages: a span of OpenTelemetry
 traceEvents: a trace of a browser
 cells nbformat: a Jupyter notebook
-client_msg_id: an export of Slack
+user type ts: an export of Slack
 guild channel: an export of Discord
 responderUsername requests: VS Code's export of Copilot
 id version cwd: a session of pi in which nobody says anything
