@@ -31,8 +31,8 @@ def forgot_command(options: Namespace, encoding: Encoder) -> None:
     prices = LIST_PRICES if options.prices is None else Prices.of(options.prices)
     if options.at is not None:
         check_count("--at", options.at)
-    name = options.file or str(EXAMPLES / "agent.jsonl")
-    if Path(name).is_dir():
+    name = str(EXAMPLES / "agent.jsonl") if options.file is None else options.file
+    if name and Path(name).is_dir():
         _folder_command(options, Path(name), encoding)
         return
     with progress(f"Reading {Path(name).name}"):

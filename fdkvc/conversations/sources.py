@@ -49,7 +49,7 @@ class Sources:
 
         With tools, the SHA-256 is that of the content followed by "tools".
         """
-        name = str(self.dialogs or EXAMPLES / "dialogues.json")
+        name = str(EXAMPLES / "dialogues.json") if self.dialogs is None else self.dialogs
         content = read_bytes(name, MAX_DIALOG_FILE_BYTES)
         with progress(f"Reading {Path(name).name}"):
             transcripts, skipped = read_dialogs(content, name, self.calls)

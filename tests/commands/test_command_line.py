@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -350,6 +351,9 @@ MISTAKES = {
     "repeat {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",
     "dialogs --dialogs {tmp}/pipe": "'{tmp}/pipe' cannot be read: it is not a",
     "dialogs --dialogs no.json": "the file 'no.json' cannot be read",
+    "dialogs --dialogs ''": "the file '' cannot be read: no such file",
+    "answers --dialogs '' --out {tmp}/out": "the file '' cannot be read: no such file",
+    "forgot ''": "the file '' cannot be read: no such file",
     "dialogs --dialogs {tmp}/file": "line 1 has no speaker",
     "dialogs --baseline tova": "baseline 'tova' is not among the policies",
     "dialogs --plan --policies full oracle fifo": "--plan needs policies that a real cache can",
@@ -393,7 +397,7 @@ def test_a_mistake_ends_in_one_sentence_before_anything_runs(
             text = text.replace(name, value)
         return text
 
-    assert main(filled(line).split()) == 2
+    assert main(shlex.split(filled(line))) == 2
     assert_one_line(capsys, filled(MISTAKES[line]))
     assert {path.name for path in tmp_path.iterdir()} == {"file", "pipe"}
 
