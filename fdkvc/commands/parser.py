@@ -166,14 +166,13 @@ def build_parser() -> _Parser:
         "each at the smallest size that holds enough"
     )
     dialogs.option("--plan", "MODEL", plan, nargs="?", const="llama-3.1-8b")
-    dialogs.option(
-        "--target", "PERCENT", "share of needed values to keep: 90, 95 or 99", default="95"
-    )
+    target = "share of needed values to keep: 90, 95 or 99; default: 95"
+    dialogs.option("--target", "PERCENT", target)
     today_help = (
         "what a plan says of today, as WAY or WAY:TOKENS, such as ollama:8192; WAY is ollama, "
-        "llama.cpp, llama.cpp-shift, streaming-llm, anthropic or langchain"
+        "llama.cpp, llama.cpp-shift, streaming-llm, anthropic or langchain; default: ollama"
     )
-    dialogs.option("--today", "WAY", today_help, default="ollama")
+    dialogs.option("--today", "WAY", today_help)
     reads = "let this model count tokens and read a few dialogs under the ways of a plan"
     dialogs.option("--model", "FOLDER", f"{reads}: {SMALL_MODEL}")
     dialogs.option("--tokens", "MODEL", f"{COUNTED}; default: of --model, or SmolLM2's")

@@ -20,7 +20,7 @@ from fdkvc.verdict.card import TARGET, ways_for
 from fdkvc.verdict.checked import MINUTES, installed, read_card
 from fdkvc.verdict.model_shape import read_shape
 from fdkvc.verdict.results import ReplayRun, prompt_size
-from fdkvc.verdict.today import Today
+from fdkvc.verdict.today import TODAY_WAY, Today
 
 
 def dialogs(options: Namespace) -> None:
@@ -29,7 +29,8 @@ def dialogs(options: Namespace) -> None:
     sources = settings_from(Sources, options)
     settings = _settings(options)
     shape = None if options.plan is None else read_shape(options.plan)
-    today = None if shape is None else Today.read(options.today)
+    way = TODAY_WAY.default if options.today is None else options.today
+    today = None if shape is None else Today.read(way)
     model = NamedModel(options.model).model
     encoding = NamedModel(options.tokens or options.model).encoding
     recordings, digest = sources.read_recordings()
@@ -44,7 +45,7 @@ def dialogs(options: Namespace) -> None:
         "baseline": baseline_of(settings.policies, options.baseline),
         "shape": shape,
         "today": today,
-        "target": int(options.target) / 100,
+        "target": int(options.target or TARGET.default) / 100,
         "searched": searched or None,
     }
     with running(options.workers) as execution:
@@ -66,15 +67,17 @@ def dialogs(options: Namespace) -> None:
 def _settings(options: Namespace) -> Replay:
     """Return what to run; raise a ValueError for options that do not go together."""
     settings = settings_from(Replay, options)
-    TARGET.check(options.target, "target")
+    if options.target is not None:
+        TARGET.check(options.target, "target")
     if options.pin:
         settings = replace(settings, policies=with_pinned_prompts(settings.policies))
     baseline_of(settings.policies, options.baseline)
     chosen = settings.policies if options.policies else ()
     if options.plan is not None and usable(chosen) != chosen:
         raise ValueError("--plan needs policies that a real cache can use: no full, no oracle")
-    if options.model is not None and options.plan is None:
-        raise ValueError("--model reads the ways of a plan: give --plan, too")
+    for name in ("model", "target", "today"):
+        if options.plan is None and getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for a plan: give --plan, too")
     if options.minutes is not None:
         MINUTES.check(options.minutes, "--minutes")
         if options.model is None:

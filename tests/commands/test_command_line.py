@@ -361,6 +361,9 @@ MISTAKES = {
     "dialogs --plan --minutes 3": "--minutes are for a model: give --model",
     "dialogs --plan --target 80": "target is '80', but must be one of 90, 95, 99",
     "dialogs --plan --today vllm": "today is 'vllm', but must be one of ollama",
+    "dialogs --today ollama:2048": "--today is for a plan: give --plan, too",
+    "dialogs --target 90": "--target is for a plan: give --plan, too",
+    "dialogs --model smollm2": "--model is for a plan: give --plan, too",
     "dialogs --plan gpt": "shape 'gpt' is unknown",
     "live --model {tmp} --budgets 0 --out {tmp}/out": (
         "budget is 0, but must be a whole number from 1 to 8,192"
