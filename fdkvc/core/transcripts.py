@@ -69,6 +69,7 @@ ASSISTANTS = frozenset(
         "chatgpt",
         "chatbot",
         "claude",
+        "cursor",
     )
 )
 
