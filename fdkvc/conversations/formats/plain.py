@@ -27,7 +27,10 @@ from fdkvc.core.transcripts import (
 )
 from fdkvc.core.unread import Unread
 
-_SPEAKER = re.compile(r"\s{0,8}([^\W\d_][\w .'-]{0,31}(?:\([^():]{1,32}\))?):(?:\s+|$)")
+_MARKS = r"\u064b-\u065f\u0900-\u0eff"  # vowels of Arabic, and of scripts from Hindi to Thai
+_SPEAKER = re.compile(
+    rf"\s{{0,8}}([^\W\d_][\w .'{_MARKS}-]{{0,31}}(?:\([^():]{{1,32}}\))?)(?::(?:\s+|$)|：\s*)"
+)
 _STAMPED = re.compile(  # a date and a time, and who speaks if it is no notice
     r"[\u200e\ufeff]?\[?\d{1,4}[./-]\d{1,2}[./-]\d{1,4},?\s\d{1,2}[:.]\d\d(?:[:.]\d\d)?"
     r"(?:\s?[AaPp]\.?\s?[Mm]\.?)?(?:\]|\s-)?\s(?:([^:]{1,64}):(?:\s+|$))?"
