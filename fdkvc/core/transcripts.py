@@ -271,6 +271,13 @@ class Transcript:
             return tuple(unknown)
         return tuple(unknown[1:]) if len(unknown) == len(names) > 2 else ()
 
+    @property
+    def guessed_user(self) -> str:
+        """The name that is read as the user's where none is a user's or an assistant's, else ""."""
+        speakers = [turn.speaker for turn in self.turns if turn.kind is None]
+        is_known = not (USERS | ASSISTANTS).isdisjoint(map(role_of, speakers))
+        return "" if is_known or not speakers else speakers[0]
+
     @cached_property
     def tool_names(self) -> tuple[tuple[str, ...], ...]:
         """The tools of each turn: those that it calls, or the one whose result it is, if known.

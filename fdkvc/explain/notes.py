@@ -162,11 +162,13 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
     """Say how a file of no known format is read, and count and name what is not read."""
     malformed = 0
     roles = dict[str, None]()
+    guessed = dict[str, None]()
     numbered = []
     readings = []
     for transcript in transcripts:
         malformed += transcript.malformed_calls
         roles |= dict.fromkeys(transcript.unknown_speakers)
+        guessed |= dict.fromkeys(filter(None, [transcript.guessed_user]))
         readings.append(transcript.reading)
         if transcript.numbered:
             numbered.append(transcript.name)
@@ -175,6 +177,7 @@ def not_read_notes(transcripts: Sequence[Transcript]) -> list[str]:
         f"The arguments of {count(malformed, 'tool call')} are not a JSON object: they are read as "
         "text, and none of them is checked.": malformed,
         f"Not read: {', '.join(parts)}.": parts,
+        f"The first speaker is read as the user: {first_three([*guessed])}.": guessed,
         f"Unknown roles are read as the assistant: {first_three([*roles])}.": roles,
         f"Dialogs of the same name are numbered: {first_three(numbered)}.": numbered,
     }

@@ -101,7 +101,7 @@ def test_a_name_that_no_file_can_have_is_said_to_be_missing(
 
 def test_a_dialog_that_is_too_large_is_left_out_and_said(tmp_path: Path, capsys: CAPTURED) -> None:
     file = tmp_path / "own.txt"
-    file.write_text("A: hi\nB: yes\n---\nA: " + "a " * 32_769)
+    file.write_text("User: hi\nSystem: yes\n---\nUser: " + "a " * 32_769)
     assert run("dialogs", "--dialogs", file, "--budgets", "8", "--policies", "fifo") == 0
     sentence = "dialog 1, turn 0: it has 32,769 tokens, but at most 32,768 are allowed"
     said = capsys.readouterr().err
