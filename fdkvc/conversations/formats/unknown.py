@@ -7,6 +7,10 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.words import listed
 
 _TABLE = """
+messagesTree: a chat of LibreChat as a tree, which is read if it is exported without 'Recursive'
+schemaType modelId: a log of Amazon Bedrock: give its request and its answer as messages
+session_id ts text: a history of prompts of Codex, whose folder 'sessions' has the dialogs
+display pastedContents: a history of prompts of Claude Code, whose folder 'projects' has the dialogs
 instruction output: an instruction with its answer (Alpaca)
 prompt response: a single question with its answer
 query response: a single question with its answer
