@@ -149,6 +149,8 @@ def decoded(content: bytes) -> str:
         if not encoding.startswith("utf-8"):
             begun = f"the file begins as {encoding.upper()} text"
             raise ValueError(f"{begun}, but goes on otherwise") from None
+        if b"\0" in content:
+            raise ValueError(f"the file is not text: {_ADVICE}") from None
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"line {line} of the file is not UTF-8 text: save it as UTF-8"

@@ -112,6 +112,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "members": (zipped("a") + b"PK\1\2" * 10_000, "10,001 files, but at most 10,000"),
     "cut UTF-16": (TALK.encode("utf-16")[:-1], "begins as UTF-16 text, but goes on otherwise"),
     "Western": ("Kai: für".encode("cp1252"), "line 1 of the file is not UTF-8 text: save it"),
+    "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "the file is not text: give a file of text"),
     "ISO-2022-JP": ("Kai: 宿を".encode("iso2022_jp"), "the file is ISO-2022-JP text"),
 }
 
