@@ -373,6 +373,8 @@ def text_of(message: JsonObject, place: str, unread: Unread) -> str:
 
 def _texts(part: JsonObject, in_result: bool, place: str, unread: Unread) -> Iterator[str]:
     """Yield the text of a part; count one that has none."""
+    if in_result and "type" in part and isinstance(part.get("document"), dict):  # of Cohere
+        part = part["document"]
     kind = part.get("type")
     field = TEXTS.get("text" if kind is None else str(kind))
     if in_result and isinstance(part.get("text"), str):  # of whatever type
