@@ -23,7 +23,7 @@ from fdkvc.core.json_input import (
     require,
 )
 from fdkvc.core.transcripts import clean_name
-from fdkvc.core.unread import Unread
+from fdkvc.core.unread import Unread, is_thinking
 from fdkvc.core.words import name_list, name_set
 
 # ------------------------------------------------------------------------------- Gemini
@@ -118,8 +118,11 @@ def _requests(value: JsonObject, place: str, unread: Unread) -> Messages:
         parts = []
         for part, _ in listed_objects(request, "response", "part", location):
             words = part.get("value")
+            kind = str(part.get("kind"))
+            if is_thinking(kind):
+                unread.part(kind)
             # The response repeats words of the rounds.
-            if isinstance(words, str) and words.strip() not in round_words:
+            elif isinstance(words, str) and words.strip() not in round_words:
                 parts.append({"type": "text", "text": words})
             else:
                 unread.fields(part, ("value", "kind", "toolId"))
