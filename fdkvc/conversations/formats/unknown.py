@@ -7,6 +7,7 @@ from fdkvc.core.transcripts import clean_name
 from fdkvc.core.words import listed
 
 _TABLE = """
+object data first_id: a page of OpenAI's API: give its items as a list, the oldest first
 messagesTree: a chat of LibreChat as a tree, which is read if it is exported without 'Recursive'
 schemaType modelId: a log of Amazon Bedrock: give its request and its answer as messages
 session_id ts text: a history of prompts of Codex, whose folder 'sessions' has the dialogs
