@@ -235,9 +235,9 @@ def search(
             expected = max(len(sizes).bit_length() + 2, rounds + 1)
             work_done = rounds * step.total + step.finished_jobs
             title = (
-                f"size {rounds + 1} of about {expected} for each of {len(policies)} ways, in "
+                f"size {rounds + 1} of about {expected} for each of {len(policies)} ways to "
             )
-            title += count(total, "conversation")
+            title += f"fit, in {count(total, 'conversation')}"
             work = expected * step.total
             report(Progress(work_done, work, title, perf_counter() - began))
 

@@ -37,10 +37,7 @@ FITTED = "this project; "
 MEASURED, PARTLY, BY_WORDS, GUESS = "measured", "partly measured", "by words only", "a guess"
 """How sure the card is."""
 
-WORD_FOR_WORD = (
-    "so only words were compared: a value counts as kept while it stands word for word in what "
-    "stays"
-)
+WORD_FOR_WORD = "a value counts as kept while it stands word for word in what stays"
 """Why a number by words is no surer."""
 
 UNREAD = "not read"
@@ -56,10 +53,13 @@ and Spanish, 0.7 in Russian, 1.2 in Arabic, 1.6 in Japanese, and 1.9 to 2.2 in C
 HABITS, MAX_WAYS = (MESSAGES, "shift", "sink"), 5
 """What people do, and the most ways in the picture and the short table."""
 
-UNCOUNTED_TOOLS = "# tools described outside of the messages are not counted"
+UNCOUNTED_TOOLS = (
+    "# tools described outside of the messages are not counted: add room for them"
+)
 """What begins the lines to copy then."""
 
-SIZE, READ_AGAIN = "tokens (share)", "read again"
+VALUES_KEPT = "values kept, by words"
+SIZE, READ_AGAIN = "tokens (of average)", "tokens read again"
 RIGHT_AND_LIKELY = "right; less likely"
 """Heads of columns."""
 
@@ -97,12 +97,17 @@ def today_notes(loss: TodayLoss, unit: str) -> str:
     """Return what a value is, and what is not counted; "" if there is nothing to say."""
     parts = []
     if loss.count.values:
-        parts.append(
+        value = (
             "A value is what a tool call needs from earlier in its conversation, such as a booking "
             "code"
         )
+        if loss.without_calls:
+            value += "; it counts as lost where only an earlier call still has it"
+        parts.append(value)
     if loss.missing:
-        parts.append(f"{count(loss.missing, 'needed value')} not in the text are not counted")
+        stand = "stands" if loss.missing == 1 else "stand"
+        needed = count(loss.missing, "needed value")
+        parts.append(f"Not counted: {needed} that {stand} nowhere in the text")
     if loss.without_tools:
         parts.append(
             "Tools described outside of the messages are not counted: leave room for them"
@@ -116,9 +121,9 @@ def today_notes(loss: TodayLoss, unit: str) -> str:
 
 
 def today_certainty(card: Card) -> str:
-    """Return how sure it is that today's limit is enough; "" where it is not."""
+    """Return how sure what is lost today is; "" where the setting says so beside it."""
     loss = card.today
-    if loss is None or not card.advice.keeps_today:
+    if loss is None or not (card.advice.keeps_today or purpose(card)):
         return ""
     if not loss.longer:
         condition = f"if your model counts no more tokens than {card.unit} does"
@@ -133,7 +138,7 @@ def today_certainty(card: Card) -> str:
             "less likely."
         )
     reader = "no model was run" if card.read is None else "no model has read at this limit"
-    reasons = [*_few_conversations(card), f"{reader}, {WORD_FOR_WORD}"]
+    reasons = [*_few_conversations(card), f"{reader}: {WORD_FOR_WORD}"]
     return f"How sure: {way_certainty(card, None)}. {_sentence(reasons)}"
 
 
@@ -168,7 +173,7 @@ def _loss_sentence(loss: TodayLoss, unit: str) -> str:
     if loss.larger_is_enough:
         sentence += (
             f" Nothing would be lost from {count(loss.longest, 'token')} of {unit} on, the "
-            "length of the longest conversation, if your model reads so many."
+            "length of the longest conversation, if your model's context is that long."
         )
     return sentence
 
@@ -188,8 +193,9 @@ def setting_sentence(card: Card) -> str:
     if best is None:
         return _no_setting(card)
     words = "Or set" if limit_settings(card) else "Set"
-    if advice.stores_less:
-        words = f"To store less than {'today' if advice.keeps_today else 'such a limit'}, set"
+    if purpose(card):
+        words = "To store less than today" if advice.keeps_today else "Instead of such a limit"
+        words += ", set"
     share = percent(best.tried / card.tokens)
     words += f" {best.tried:,} tokens of {card.unit} ({share} of the average conversation): "
     words += _imperative(best.policy)
@@ -207,6 +213,14 @@ def setting_sentence(card: Card) -> str:
             f"the same as with the full cache{few}"
         )
     return f"{words}."
+
+
+def purpose(card: Card) -> str:
+    """Return what a setting is for that today's limit, or a larger one, does without; else ""."""
+    advice = card.advice
+    if advice.setting is None or not advice.stores_less:
+        return ""
+    return "to store less" if advice.keeps_today else "instead"
 
 
 def others_sentence(card: Card) -> str:
@@ -330,7 +344,7 @@ def certainty_sentence(card: Card) -> str:
         return ""
     parts += _few_conversations(card)
     if read is None:
-        parts.append(f"no model was run, {WORD_FOR_WORD}")
+        parts.append(f"no model was run: {WORD_FOR_WORD}")
     else:
         total = count(read.dialogs + read.unread, "conversation")
         among = f"{read.dialogs} of {total} that can be checked"
@@ -489,15 +503,15 @@ def short_grid(card: Card) -> Grid:
         rows[0][0] = f"{_mark(card)}: {rows[0][0]}"
     if card.today is not None:
         rows.insert(len(leading), _today_row(card, card.today))
-    heads = ["way", "values kept", SIZE, READ_AGAIN, "how sure", "drawback"]
-    unsaid = {"values kept": "", READ_AGAIN: "–", "drawback": ""}
+    heads = ["way", VALUES_KEPT, SIZE, READ_AGAIN, "how sure", "drawback"]
+    unsaid = {VALUES_KEPT: "", READ_AGAIN: "–", "drawback": ""}
     unsaid["how sure"] = way_certainty(card, best)
     return Grid(heads, rows).without_same(unsaid)
 
 
 def _mark(card: Card) -> str:
     """Return what marks the way of the setting, as `today` does that of today."""
-    return "less" if card.advice.stores_less else "set"
+    return purpose(card) or "set"
 
 
 def _short_row(card: Card, candidate: Way) -> list[str]:
@@ -507,7 +521,7 @@ def _short_row(card: Card, candidate: Way) -> list[str]:
         f"{candidate.tried:,} ({percent(candidate.tried / card.tokens)})",
         _reread_cell(candidate.reread),
         _how_sure(card, candidate),
-        ", ".join(drawbacks(candidate)),
+        ", ".join(drawbacks(card, candidate)),
     ]
 
 
@@ -515,8 +529,12 @@ def _today_row(card: Card, loss: TodayLoss) -> list[str]:
     name = "stop" if loss.today.policy == STOPS else way_words(loss.today.policy)
     values = _values_cell(loss.count)
     cells = [f"today: {name}", values, f"{loss.today.tokens:,}", _reread_cell(loss.reread)]
-    drawback = f"{_refused_turns(loss.refused)} of turns refused" if loss.refused > 0 else ""
+    drawback = _refused_words(loss.refused) if loss.refused > 0 else ""
     return [*cells, way_certainty(card, None) if values else "", drawback]
+
+
+def _refused_words(share: float) -> str:
+    return f"services refuse {_refused_turns(share)} of requests"
 
 
 def _reread_cell(tokens: float) -> str:
@@ -540,15 +558,17 @@ def _how_sure(card: Card, candidate: Way) -> str:
     return f"{GUESS}: no model" if candidate.guessed and card.clusters else word
 
 
-def drawbacks(candidate: Way) -> list[str]:
+def drawbacks(card: Card, candidate: Way) -> list[str]:
     """Return what speaks against a way, however sure its size is."""
     words = []
+    if not candidate.in_engines:
+        words.append("only in transformers")
     if candidate.size is None:
-        words.append("below the target")
+        words.append(f"under {percent(card.target)}")
     if not candidate.keeps_start:
         words.append("loses the first tokens")
     if candidate.refused > 0:
-        words.append(f"{_refused_turns(candidate.refused)} of turns refused")
+        words.append(_refused_words(candidate.refused))
     if candidate.uncleared:
         words.append("not enough alone")
     return words
@@ -608,13 +628,13 @@ def limit_settings(card: Card) -> dict[str, str]:
 
 def way_settings(card: Card) -> dict[str, str]:
     """Return what sets the recommended way and, where one is smaller, this project's, by engine."""
-    purpose = ", to store less" if card.advice.stores_less else ""
+    suffix = f", {purpose(card)}" if purpose(card) else ""
     lines = dict[str, str]()
     for candidate in card.advice.offered:
         own_lines = settings_of(
             candidate, card.tokens, card.unit, estimated=_is_estimated(card)
         )
-        lines |= {f"{engine}{purpose}": line for engine, line in own_lines.items()}
+        lines |= {f"{engine}{suffix}": line for engine, line in own_lines.items()}
     return _with_tools(card, lines)
 
 

@@ -66,10 +66,11 @@ def settings_of_limit(loss: TodayLoss, unit: str, *, estimated: bool) -> dict[st
     comment = _comment(loss.longest, "the longest conversation", unit, estimated)
     for engine, line in SETTINGS.get(loss.today.policy, {}).items():
         if engine in loss.today.preset.label:
-            return {f"{engine}, to lose nothing": f"{comment}\n{line.format(loss.longest)}"}
+            name = f"{engine}, for the longest conversation"
+            return {name: f"{comment}\n{line.format(loss.longest)}"}
     return {}
 
 
 def _comment(size: int, share: str, unit: str, estimated: bool) -> str:
-    unsure = "; your model may count others" if estimated else ""
+    unsure = "; your model may count more" if estimated else ""
     return f"# {size:,} tokens of {unit}, {share}{unsure}"

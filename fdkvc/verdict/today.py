@@ -149,6 +149,8 @@ class TodayLoss:
     """Tokens that are read again in a dialog, on average; NaN for none."""
     without_tools: bool = False
     """Whether descriptions of called tools, which engines store, too, are not among the tokens."""
+    without_calls: bool = False
+    """Whether the text of calls, which engines store, too, counts as no place of a value."""
     token_rate: float = 0.0
     """Tokens for a character of the text."""
     missing: int = 0
@@ -198,6 +200,7 @@ def lose_today(
         worst_losses(forgotten(arguments)),
         means.get(REREAD, math.nan),
         any(dialog.calls and not dialog.tools_in_text for dialog in dialogs),
+        any(dialog.calls and not dialog.calls_in_text for dialog in dialogs),
         _token_rate(recordings[0]),
         sum(dialog.missing for dialog in dialogs),
         means.get(REFUSED, 0.0),

@@ -309,7 +309,7 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_dialogs(page, file="rental")
     card = page.locator(".st-key-verdict")
-    card.get_by_text("To store less: ").click()  # today's limit is enough
+    card.get_by_text(re.compile("^To store less: ")).click()  # today's limit is enough
     setting = card.locator("[data-testid=stCode]").filter(has_not_text="pip install").first
     setting.hover()
     setting.get_by_role("button", name="Copy to clipboard").click()
@@ -318,7 +318,7 @@ def test_what_sets_the_recommended_way_is_copied_whole(page: Page) -> None:
     table = card.get_by_role("table").nth(1)
     row = (
         table.get_by_role("row")
-        .filter(has_text=re.compile("^(set|less): "))
+        .filter(has_text=re.compile("^(set|to store less): "))
         .get_by_role("cell")
         .all_inner_texts()
     )

@@ -547,7 +547,7 @@ def test_a_file_is_replayed_by_itself_as_the_command_does(
         assert plain(sentence) in words_of(app)
     grids = card_grid(shown), short_grid(shown)
     marked = [cell for grid in grids for row in grid.rows for cell in row if cell]
-    cells = [cell.replace("set: ", "less: ") for cell in marked]
+    cells = [cell.replace("set: ", "to store less: ") for cell in marked]
     assert all(f"<td>{escape(cell)}</td>" in html(app) for cell in cells)
     done: Any = shared_jobs().find(app.session_state["dialogs/verdict"])
     compared = vars(card_module)["CANDIDATES"]  # three of them in these tests

@@ -32,6 +32,7 @@ from fdkvc.verdict.sentences import (
     SIZE,
     UNCOUNTED_TOOLS,
     UNREAD,
+    VALUES_KEPT,
     card_grid,
     card_record,
     card_sentences,
@@ -159,7 +160,7 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
     for lost, words in (
         (31, "To store less than today, set 100"),
         (31, "which loses 40 of 1,000 values"),
-        (51, "To store less than such a limit, set 100 tokens"),
+        (51, "Instead of such a limit, set 100 tokens"),
     ):
         limited = replace(card, today=today_loss("ollama:900", lost))
         sentences = card_sentences(limited)
@@ -172,9 +173,12 @@ def test_a_limit_that_keeps_what_is_asked_is_said_to_before_a_smaller_one() -> N
         assert (enough in sentences[0]) == (lost < 50)
         assert words in setting_sentence(limited)
         lines = settings(limited)
-        ours = "transformers, to store less"
-        assert [*lines] == (["Ollama, to lose nothing", ours] if lost > 50 else [ours])
-        assert lost <= 50 or "OLLAMA_CONTEXT_LENGTH=1200" in lines["Ollama, to lose nothing"]
+        larger = "Ollama, for the longest conversation"
+        if lost > 50:
+            assert [*lines] == [larger, "transformers, instead"]
+            assert "OLLAMA_CONTEXT_LENGTH=1200" in lines[larger]
+        else:
+            assert [*lines] == ["transformers, to store less"]
 
 
 def card_with_today(today: str, lost: int, longest: int, longer: int = 3, **fields: Any) -> Card:
@@ -209,7 +213,7 @@ def test_beside_a_limit_that_is_enough_the_way_that_saves_enough_is_set() -> Non
     assert "needs only" not in others
     assert "As good here" not in others, "that is of the engines' way"
     assert settings(card).keys() == {"transformers, to store less"}
-    assert next(row[0][:5] for row in short_grid(card).rows) == "less:"
+    assert short_grid(card).rows[0][0].startswith("to store less: ")
 
 
 def test_the_lines_to_copy_say_where_tools_are_not_among_the_tokens() -> None:
@@ -234,29 +238,29 @@ def test_words_are_the_reason_where_a_model_has_read_at_another_limit() -> None:
     read = ModelRead("SmolLM2", ("d0",), 900, {})
     for model, reader in ((None, "No model was run"), (read, "No model has read at this limit")):
         card = replace(card_of(read=model, target=0.5), today=loss)
-        assert f"{reader}, so only words were compared" in today_certainty(card)
+        assert f"{reader}: a value counts as kept" in today_certainty(card)
 
 
 def test_todays_row_has_its_turns_refused() -> None:
     loss = replace(today_loss("ollama:100", 200), refused=0.16)
     grid = short_grid(replace(card_of({MESSAGES: (0.5, 0.6, 0.96)}), today=loss))
     cells = {row[0]: row[grid.heads.index("drawback")] for row in grid.rows}
-    assert cells["today: Drop oldest messages"] == "16 % of turns refused"
+    assert cells["today: Drop oldest messages"] == "services refuse 16 % of requests"
 
 
 def test_where_evicting_does_not_pay_a_limit_that_loses_nothing_is_set() -> None:
     card = card_with_today("ollama:900", 200, 1200, best=None)
     assert "Nothing would be lost from 1,200 tokens" in card_sentences(card)[0]
     assert "It does not pay to evict here" in setting_sentence(card)
-    assert settings(card).keys() == {"Ollama, to lose nothing"}
-    assert "OLLAMA_CONTEXT_LENGTH=1200" in settings(card)["Ollama, to lose nothing"]
+    assert [*settings(card)] == ["Ollama, for the longest conversation"]
+    assert "OLLAMA_CONTEXT_LENGTH=1200" in next(iter(settings(card).values()))
 
 
 def test_a_larger_limit_is_set_beside_a_way_that_todays_engine_has_not() -> None:
     best = Way(MESSAGES, 300, 0.96, 300.0, 300)
     for today, lines in (
-        ("llama.cpp:900", {"llama.cpp, to lose nothing", "Ollama", "LangChain"}),
-        ("ollama:900", {"Ollama, to lose nothing", "Ollama", "LangChain"}),
+        ("llama.cpp:900", {"llama.cpp, for the longest conversation", "Ollama", "LangChain"}),
+        ("ollama:900", {"Ollama, for the longest conversation", "Ollama", "LangChain"}),
     ):
         card = card_with_today(today, 200, 1200, best=best, ways=(best,))
         assert settings(card).keys() == lines
@@ -266,7 +270,10 @@ def test_a_larger_limit_is_set_beside_a_way_that_todays_engine_has_not() -> None
 def test_a_smaller_limit_that_is_enough_stores_less() -> None:
     short = card_with_today("ollama:1200", 0, 1200, longer=0)
     assert "To store less than today, set 100 tokens" in setting_sentence(short)
-    assert [row[0].partition(":")[0] for row in short_grid(short).rows[:2]] == ["less", "today"]
+    assert [row[0].partition(":")[0] for row in short_grid(short).rows[:2]] == [
+        "to store less",
+        "today",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -283,11 +290,11 @@ def test_a_larger_limit_is_set_in_the_engine_of_today(
     today: str, longest: int, engine: str
 ) -> None:
     card = card_with_today(today, 200, longest)
-    ours = "transformers, to store less" if longest < 200_000 else "transformers"
-    limit = [f"{engine}, to lose nothing"] if engine else []
+    ours = "transformers, instead" if longest < 200_000 else "transformers"
+    limit = [f"{engine}, for the longest conversation"] if engine else []
     assert [*settings(card)] == [*limit, ours]
     assert ("Nothing would be lost" in card_sentences(card)[0]) == (longest < 200_000)
-    assert setting_sentence(card).startswith("To store less" if longest < 200_000 else "Set 100")
+    assert setting_sentence(card).startswith("Instead of" if longest < 200_000 else "Set 100")
 
 
 def test_values_by_words_are_not_told_beside_a_size_that_a_model_found() -> None:
@@ -382,7 +389,7 @@ def test_clearing_that_is_not_enough_is_no_tie() -> None:
         assert best_of(card).policy == MESSAGES
         assert [tie.policy for tie in card.ties] == ties
         cleared = next(row for row in card.ways if row.policy == CLEARED)
-        assert ("not enough alone" in drawbacks(cleared)) != bool(ties)
+        assert ("not enough alone" in drawbacks(card, cleared)) != bool(ties)
 
 
 def test_no_clearing_removes_words_or_the_last_three_results() -> None:
@@ -419,7 +426,9 @@ def test_what_looks_at_vectors_is_a_guess_until_a_model_has_read() -> None:
     card = card_of(recall)
     assert best_of(card).policy == "sink"
     assert [row[0] for row in short_grid(card).rows] == ["set: Sink+Window"]
-    assert short_grid(card).heads == ["way", "values kept", SIZE], "the rest is said above"
+    assert short_grid(card).heads == ["way", VALUES_KEPT, SIZE, "drawback"], (
+        "the rest is said above"
+    )
     assert [row[0] for row in card_grid(card).rows] == ["H2O + sinks", "set: Sink+Window"]
     assert not table_note(card)
     scores = {"sinks(h2o)": Reading(20, 20, 0.01, 5), "sink": Reading(10, 20, 0.5, 5)}
@@ -699,7 +708,8 @@ def test_without_calls_the_card_says_no_more_than_what_was_read() -> None:
     basis = certainty_sentence(card)
     assert "under “Drop oldest messages” the words that the full cache expects become 8 %" in basis
     assert "a measurement needs" not in basis
-    assert [row[-1] for row in short_grid(card).rows] == [PARTLY, PARTLY, PARTLY, UNREAD]
+    sure = short_grid(card).heads.index("how sure")
+    assert [row[sure] for row in short_grid(card).rows] == [PARTLY, PARTLY, PARTLY, UNREAD]
 
 
 @pytest.mark.parametrize(
@@ -763,7 +773,7 @@ def test_the_lead_says_that_services_refuse_the_recommended_way(share: float, sh
     card = refused(recall, MESSAGES, share)
     said = card_sentences(card)[1]
     assert f"After {shown} of the turns" in said
-    assert f"{shown} of turns refused" in [row[-1] for row in short_grid(card).rows]
+    assert f"services refuse {shown} of requests" in [row[-1] for row in short_grid(card).rows]
     assert "services such as OpenAI's refuse it" in said
     assert "refuse it" not in " ".join(card_sentences(refused(recall, USER_FIRST, share)))
 
@@ -904,9 +914,9 @@ def test_the_table_has_the_ways_of_the_picture(policy: str, today: str) -> None:
     assert names == [way_words(row.policy) for row in ways]
     assert {policy, *card.advice.offered} <= {row.policy for row in ways} | {*ways}
     never = [row for row in ways if row.size is None]
-    assert sum("below the target" in row[-1] for row in rows) == len(never)
+    assert sum("under 95 %" in row[-1] for row in rows) == len(never)
     for way in ways:
-        assert ("loses the first tokens" in drawbacks(way)) == (way.policy == "shift")
+        assert ("loses the first tokens" in drawbacks(card, way)) == (way.policy == "shift")
     if today in ("ollama", "anthropic", "langchain"):
         assert Today.read(today).policy in {row.policy for row in ways}
 

@@ -83,7 +83,7 @@ def test_progress_says_how_many_sizes_are_left() -> None:
     steps: list[Any] = []
     find_sizes(SETTINGS, RECORDINGS, 0.9, workers=1, on_progress=steps.append)
     dialogs = f"{len(RECORDINGS)} conversations"
-    assert steps[0].title == f"size 1 of about 7 for each of 2 ways, in {dialogs}"
+    assert steps[0].title == f"size 1 of about 7 for each of 2 ways to fit, in {dialogs}"
     for step in steps:
         size, _, total = (
             step.title.removeprefix("size ").partition(" for ")[0].partition(" of about ")

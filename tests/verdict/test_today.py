@@ -5,6 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from fdkvc.conversations.formats import EXAMPLES, read_dialogs
 from fdkvc.conversations.lexical import LexicalRecordings
 from fdkvc.conversations.replay import Replay, replay_arguments
 from fdkvc.conversations.tools import with_tools
@@ -66,7 +67,17 @@ def test_values_that_are_not_in_the_text_are_said_beside_those_that_are(missing:
         recordings = LexicalRecordings(dialogs, 0, Encoding())
         loss = lose_today(Today("ollama", tokens), recordings, workers=1)
         said = today_notes(loss, "SmolLM2")
-        assert ("2 needed values not in the text are not counted" in said) == bool(missing)
+        uncounted = "Not counted: 2 needed values that stand nowhere in the text"
+        assert (uncounted in said) == bool(missing)
+
+
+@pytest.mark.parametrize("calls", [False, True])
+def test_that_earlier_calls_are_no_place_of_a_value_is_said(calls: bool) -> None:
+    content = (EXAMPLES / "rental.json").read_bytes()
+    dialogs, _ = read_dialogs(content, "rental.json", calls)
+    loss = lose_today(Today("ollama", 600), LexicalRecordings(dialogs, 0, Encoding()), workers=1)
+    said = today_notes(loss, "SmolLM2")
+    assert ("lost where only an earlier call still has it" in said) != calls
 
 
 def test_turns_that_services_refuse_are_counted_of_today_as_of_the_card() -> None:

@@ -66,6 +66,7 @@ from fdkvc.verdict.sentences import (
     limit_settings,
     others_sentence,
     promise_sentence,
+    purpose,
     setting_sentence,
     short_grid,
     shown_ways,
@@ -292,7 +293,11 @@ def _ways(file: DialogFile, encoding: Encoding) -> tuple[Policy, ...]:
 
 def _shown_values(card: Card, candidate: Way) -> list[tuple[Field, Any]]:
     """Return the values with which the transcript shows a way, beside another one of the card."""
-    others = [row.policy for row in (card.smaller, *card.ways[:2]) if row and row != candidate]
+    leading = [row.policy for row in (card.smaller, *card.ways[:2]) if row]
+    # First today's way, at this size, if it may be shown.
+    if card.today is not None and card.today.today.policy in {row.policy for row in card.ways}:
+        leading.insert(0, card.today.today.policy)
+    others = [policy for policy in leading if policy != candidate.policy]
     return [
         (choices.POLICIES, (*others[:1], candidate.policy)),
         (choices.WHOSE, candidate.policy),
@@ -324,10 +329,11 @@ def _draw(page: str, known: Known) -> None:
             st.markdown(plain(basis))
         _show_lines(limit_settings(card))
         best = card.advice.setting
-        if best is not None and card.advice.stores_less:
+        if best is not None and purpose(card):
             # Folded, so that nobody takes it for what today's limit asks for.
-            title = f"To store less: {best.tried:,} tokens ({way_words(best.policy)})"
-            with st.expander(plain(title)):
+            where = "" if best.in_engines else ", in transformers"
+            way = f"{best.tried:,} tokens ({way_words(best.policy)})"
+            with st.expander(plain(f"{purpose(card).capitalize()}{where}: {way}")):
                 _show_setting_words(page, known, card)
         else:
             _show_setting_words(page, known, card)
@@ -410,8 +416,9 @@ def _chart(replayed: ReplayRun, card: Card, theme: Theme) -> Spec:
         size = min(loss.today.tokens, loss.longest)
         marks.append(("today", loss.today.policy, size, loss.count.kept))
     if (setting := card.advice.setting) is not None:
-        label = "to store less" if card.advice.stores_less else "recommended"
-        marks.append((label, setting.policy, setting.tried, setting.recall))
+        marks.append(
+            (purpose(card) or "recommended", setting.policy, setting.tried, setting.recall)
+        )
     readings = []
     for row in ways:
         reading = row.reading
