@@ -2,9 +2,11 @@
 
 import ast
 import json
+import math
 import os
 import stat
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -49,7 +51,7 @@ _PART = 2**20
 
 
 def parse_json(text: str, first_line: int = 1) -> Any:
-    """Parse strict JSON, without NaN and infinity, that has passed `check_structure`.
+    """Parse strict JSON, without NaN, infinity and equal keys, that has passed `check_structure`.
 
     `first_line` is the number of the text's first line, which the ValueErrors name.
 
@@ -60,7 +62,14 @@ def parse_json(text: str, first_line: int = 1) -> Any:
     ValueError: line 1 is not JSON at column 10: expecting value
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_with_unequal_keys,
+        )
+    except _EqualKeysError as error:
+        message = str(error)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         # Some messages end in “at”, before the place that is named here already.
@@ -75,6 +84,28 @@ def parse_json(text: str, first_line: int = 1) -> Any:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    """Return a number with a point or an exponent; refuse one that is infinite to Python."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is too large")
+    return number
+
+
+class _EqualKeysError(ValueError):
+    """Two values of one key, of which Python would keep the last without a word."""
+
+
+def _with_unequal_keys(pairs: list[tuple[str, Any]]) -> Fields:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise _EqualKeysError(
+            f"the file has an object with two values of {key[:32]!r}: keep one"
+        )
+    return fields
 
 
 def check_structure(content: bytes, max_values: int | None = None) -> None:
