@@ -5,8 +5,8 @@ from fdkvc.ui.frame import page
 
 with page(
     "benchmark",
-    "Is the paper right? Every policy runs on the same dialogs, and each published figure and "
-    "claim gets a verdict.",
+    "Is the paper on FD-KVC right? Every policy runs on the same dialogs, and each published "
+    "figure and claim gets a verdict.",
     sections.link_fields,
     adopt=sections.adopt_link,
 ) as shown:

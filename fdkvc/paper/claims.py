@@ -51,7 +51,9 @@ class Measure:
     """Of kind ``peak``."""
 
 
-ClaimVerdict = Literal["holds", "direction only", "does not hold", "open"]
+ClaimVerdict = Literal[
+    "holds", "direction only", "does not hold", "open", "depends on the matrix"
+]
 
 TIMES = ("latency", "seconds")
 """Metrics that depend on the machine, so there is no verdict on them."""

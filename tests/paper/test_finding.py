@@ -7,7 +7,7 @@ import pytest
 
 from fdkvc.paper.page.claims_html import claims_html
 from fdkvc.paper.published import LATE_ALIGNMENT
-from fdkvc.paper.replication.claims import claim_results, found_words
+from fdkvc.paper.replication.claims import DEPENDS, claim_results, found_words, measured_words
 from fdkvc.paper.replication.facts import facts
 from fdkvc.paper.replication.finding import (
     FEWEST_VARYING,
@@ -28,12 +28,12 @@ def test_a_headline_counts_the_verdicts(study_of: Callable[[], Study]) -> None:
     headline, numbers, more = finding(study)
 
     assert f"{claims['does not hold']} of {claims.total()} claims do not hold" in headline
-    assert "no figure of alignment comes out" in headline
+    assert "alignment cannot be checked" in headline
     head = " ".join(numbers)
     assert f"Claims in the text: {claims['holds']} hold" in head
-    assert "Alignment: none of 42 figures come out (" in head
+    assert "Alignment, with the value matrix: none of 42 figures come out (" in head
     assert f"{claims['does not hold']} do not hold" in head
-    assert "close to those of unrelated vectors" in more["Alignment"]
+    assert "as unrelated vectors do, and the value matrix" in head
     dialogs = study.results.benchmark.dialogs
     assert ("Open figures" in more) == (dialogs < FEWEST_VARYING), dialogs
 
@@ -67,33 +67,41 @@ def test_a_headline_counts_the_figures_of_the_papers_own_policy() -> None:
         row for row in facts(study) if row.policy.startswith("fd-kvc") and row.verdict is not None
     ]
     own = [row.verdict for row in rows if "alignment" not in row.metric]
-    assert f"FD-KVC's own: {own.count('reproduced')} of {len(own)}" in finding(study).numbers[0]
+    assert f"of FD-KVC's own {own.count('reproduced')} of {len(own)}" in finding(study).numbers[0]
 
 
 def test_the_span_of_published_alignments_names_the_table_that_it_is_of() -> None:
     """Tables 5 and 6 print −0.0062 and +0.0603, outside of it."""
     figures = [figure.value for figure in LATE_ALIGNMENT.values()]
     span = f"{min(figures):.3f} to {max(figures):.3f}"
-    assert f"of Table 1 ({span})" in finding(papers_run().study).details["Alignment"]
+    assert f"Its Table 1 has {span};" in finding(papers_run().study).numbers[1]
 
 
-def test_claims_on_alignment_are_counted_with_each_matrix_that_the_paper_may_mean() -> None:
+def test_a_claim_depends_on_the_matrix_unless_all_agree_or_the_paper_refutes_it() -> None:
     study = papers_run().study
     results = {result.claim.key: result for result in claim_results(study)}
-    tied = results["tied-shift"]
-    in_keys = tied.other_matrices["key"]
-    assert tied.measured is not None
-    assert in_keys.measured is not None
-    assert (tied.verdict, round(tied.measured.value, 1)) == ("does not hold", 52.9)
-    assert (in_keys.verdict, round(in_keys.measured.value, 2)) == ("direction only", -0.66)
+    tied = results["tied-shift"].by_matrix
+    figures = {name: (row.verdict, measured_words(row)) for name, row in tied.items()}
+    assert figures == {
+        "value": ("does not hold", "t = 52.86"),
+        "key": ("direction only", "t = −0.6601"),
+        "query": ("direction only", "t = 1.219"),
+    }
+    about_alignment = [result for result in results.values() if result.by_matrix]
+    assert len(about_alignment) == 11
+    for result in about_alignment:
+        verdicts = {row.verdict for row in result.by_matrix.values()}
+        assert len(verdicts) > 1
+        refuted = result.claim.key == "heuristics-alignment"
+        assert result.verdict == ("does not hold" if refuted else DEPENDS)
+    assert "10 depend on the matrix" in finding(study).numbers[-1]
 
-    about_alignment = [result for result in results.values() if result.other_matrices]
-    holding = [[result.verdict for result in about_alignment].count("holds")]
-    for matrix in ("key", "query"):
-        verdicts = [result.other_matrices[matrix].verdict for result in about_alignment]
-        holding.append(verdicts.count("holds"))
-    words = f"{len(about_alignment)} claims on alignment, at most {max(holding)} hold"
-    assert words in finding(study).numbers[1]
+
+def test_a_change_from_a_number_near_zero_is_not_shown() -> None:
+    results = {result.claim.key: result for result in claim_results(papers_run().study)}
+    in_keys = results["alignment-shift"].by_matrix["key"]
+    assert (in_keys.verdict, measured_words(in_keys)) == ("open", "")
+    assert "a change from a number near zero: open" in claims_html([results["alignment-shift"]])
 
 
 def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
@@ -101,7 +109,10 @@ def test_a_claim_shows_its_verdict_with_other_matrices() -> None:
     (tied,) = [result for result in results if result.claim.key == "tied-shift"]
     assert "with the key matrix" in claims_html([tied])
     assert "t = −0.66" in claims_html([tied])
-    assert "measured: FD-KVC − H2O is +0.31 (± 0.01), a tie includes 0" in claims_html([tied])
+    assert (
+        "with the value matrix FD-KVC − H2O is +0.31 (± 0.01), a tie would include 0"
+        in claims_html([tied])
+    )
 
 
 def test_without_a_verdict_nothing_is_found() -> None:

@@ -75,7 +75,7 @@ def test_the_page_opens_on_the_papers_run_and_says_how_to_run_more() -> None:
 def test_the_page_opens_with_what_it_finds() -> None:
     app = open_page("benchmark")
     headline, numbers, more = finding(papers_run().study)
-    shown = [text.value for text in app.markdown]
+    shown = [text.value for text in (*app.markdown, *app.caption)]
     assert headline in shown
     assert any(all(plain(line) in text for line in numbers) for text in shown)
     said = [text.value for text in section(app, "Tables").markdown]
@@ -106,7 +106,7 @@ def test_a_run_shows_the_papers_tables(ran: AppTest) -> None:
     titles = [heading.value for heading in ran.header]
     assert [title.split(":")[0] for title in titles] == [f"Table {n}" for n in range(1, 8)]
     # Three dialogs have no verdict.
-    assert "<td class=''>50.0<small>50.0 % (Δ 0.0)</small></td>" in html(ran)
+    assert "<td class=''>50.0<small>paper: 50.0 % (Δ 0.0)</small></td>" in html(ran)
 
 
 @pytest.mark.parametrize("name", SECTION.labels.values())

@@ -6,7 +6,7 @@ import streamlit as st
 
 from fdkvc.paper.benchmark import matches_paper
 from fdkvc.paper.page.claims_html import MARKS, STYLE, claims_html, counted
-from fdkvc.paper.replication.claims import ClaimResult, claim_results
+from fdkvc.paper.replication.claims import DEPENDS, ClaimResult, claim_results
 from fdkvc.paper.replication.finding import Finding, finding
 from fdkvc.paper.replication.rules import FEWEST_DIALOGS
 from fdkvc.paper.study import Study
@@ -25,7 +25,7 @@ SUBJECTS = {
 }
 """What claims are about, by their metric; by default the metric's own name."""
 
-FAILING_FIRST = ("does not hold", "open", "direction only", "holds", None)
+FAILING_FIRST = ("does not hold", DEPENDS, "open", "direction only", "holds", None)
 """The order of verdicts."""
 
 
@@ -48,7 +48,7 @@ def show_answer(study: Study) -> None:
     headline, numbers, _ = finding_of(study)
     if headline:
         st.markdown(plain(headline))
-        st.markdown(Markdown("  \n").join(map(plain, numbers)))
+        st.caption(Markdown("  \n").join(map(plain, numbers)))
     else:
         words = f"Verdicts need at least {FEWEST_DIALOGS} dialogs per scenario; this run has fewer."
         st.info(plain(words), icon=":material/balance:")
@@ -75,9 +75,9 @@ def show_claims(page: str, study: Study) -> None:
     results = results_of(study)
     verdict = choose_verdict(page, "Claims", counted(results), MARKS)
     st.caption(
-        "Click a claim for the reason, and for how sure the measurement is. Marks on alignment are "
-        "those with the value matrix. Of Topic Shift the paper claims both that FD-KVC and H2O are "
-        "tied and that FD-KVC is above H2O: at most one holds."
+        "Click a claim for the reason, and for how sure the measurement is. Of Topic Shift the "
+        "paper claims both that FD-KVC and H2O are tied and that FD-KVC is above H2O: at most one "
+        "holds."
     )
     chosen = [result for result in results if verdict in (EVERY, str(result.verdict))]
     st.html(f"<style>{STYLE}</style>")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
+    DEPENDS,
     ClaimResult,
     figure_words,
     found_words,
@@ -16,15 +17,16 @@ from fdkvc.paper.replication.claims import (
 
 MARKS: dict[str | None, tuple[str, str]] = {
     "holds": ("✓", "hold"),
-    "direction only": ("◐", "hold, figure not confirmed"),
+    "direction only": ("◐", "hold without their figure"),
     "does not hold": ("✗", "do not hold"),
+    DEPENDS: ("~", "depend on the matrix"),
     "open": ("?", "are undecided"),
     None: ("–", "are not judged"),
 }
 """The sign of each verdict on claims, and the verdict in words."""
 
 NAMES: dict[str | None, str] = {
-    "direction only": "holds, figure not confirmed",
+    "direction only": "holds without its figure",
     None: "no verdict",
 }
 """Verdicts that need other words."""
@@ -61,10 +63,9 @@ def _claim(result: ClaimResult) -> str:
         "from its own tables": recomputed_words(claim),
         "measured": measured,
     }
-    for matrix, other_result in result.other_matrices.items():
-        facts[f"with the {matrix} matrix"] = (
-            f"{measured_words(other_result)}: {name_of(other_result.verdict)}"
-        )
+    for matrix, row in result.by_matrix.items():
+        words = measured_words(row) or "a change from a number near zero"
+        facts[f"with the {matrix} matrix"] = f"{words}: {name_of(row.verdict)}"
     facts["source"] = claim.source
     rows = ""
     for name, words in facts.items():
@@ -72,9 +73,8 @@ def _claim(result: ClaimResult) -> str:
             rows += f"<dt>{name}</dt><dd>{escape(words)}</dd>"
     found = found_words(result)
     measured = found if result.measured is None else f"measured: {found}"
-    other_verdicts = {name_of(other.verdict) for other in result.other_matrices.values()}
-    if other_verdicts - {name_of(verdict)}:
-        measured += "; not so with each matrix"
+    if verdict == DEPENDS:
+        measured = f"with the value matrix {found}"
     if result.refuted_by_paper:
         measured += "; the paper's own numbers say so too"
     if claim.measure.metric in TIMES:
@@ -100,7 +100,7 @@ def line_html(result: ClaimResult) -> str:
     """
     claim = result.claim
     measured = result.measured
-    if measured is None:
+    if measured is None or math.isnan(measured.value):
         return ""
     bounds = []
     # A range of one number would be a band without a width.

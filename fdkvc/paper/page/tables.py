@@ -106,6 +106,7 @@ def _cell(fact: Fact | None) -> str:
     if fact.published is not None:
         unit = unit_named(fact.metric)
         difference = signed(unit.scale * fact.difference, unit.digits)
-        words = f"{sign_of(fact)} {fact.published.words} (Δ {difference.lstrip('±')})".strip()
+        figure = f"paper: {fact.published.words} (Δ {difference.lstrip('±')})"
+        words = f"{sign_of(fact)} {figure}".strip()
         printed = f"<small>{escape(words)}</small>"
     return f"<td class='{name}'>{escape(marked_words(fact))}{printed}</td>"

@@ -36,11 +36,16 @@ from fdkvc.synthetic.scenarios import BENCHMARK_SCENARIOS
 SETTLED = 0.1
 """A quantity has settled while it is this close to its last value, as a share of that value."""
 
-VALUES = "value"
-"""The matrix that projects the topic where claims on alignment are judged."""
+DEPENDS: ClaimVerdict = "depends on the matrix"
+"""The verdict on a claim of alignment that matrices answer otherwise."""
 
-OTHER_MATRICES = {"key": "late_alignment_key", "query": "late_alignment_query"}
-"""The metric of alignment with another matrix; the paper leaves open which it means."""
+MATRICES = {
+    "value": "late_alignment",
+    "key": "late_alignment_key",
+    "query": "late_alignment_query",
+}
+"""The metric of alignment with each matrix that may project the topic; the paper leaves open which
+it means. The first is used where one is shown."""
 
 RECOMPUTED = ("recomputed_low", "recomputed", "recomputed_high")
 COLUMNS = ("claim", "source", "published", *RECOMPUTED, *MEASURED, "verdict", "why")
@@ -77,8 +82,8 @@ class ClaimResult:
     verdict: ClaimVerdict | None
     """Of `Claim.verdict`; None without a measurement, with fewer than `FEWEST_DIALOGS` dialogs, and
     for times, which depend on the machine."""
-    other_matrices: Mapping[str, "ClaimResult"] = field(default_factory=dict)
-    """The same claim with each of `OTHER_MATRICES`, if it is about alignment."""
+    by_matrix: Mapping[str, "ClaimResult"] = field(default_factory=dict)
+    """The same claim with each of `MATRICES`, if it is about alignment and all are measured."""
 
     @property
     def refuted_by_paper(self) -> bool:
@@ -95,16 +100,19 @@ def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimR
 
 
 def _result_of_matrices(study: Study, claim: Claim) -> ClaimResult:
-    """Return the verdict, and those with other matrices where they are measured."""
+    """Return the verdict: that of every matrix, or of the paper's own numbers, or `DEPENDS`."""
     result = _result(study, claim)
-    other_matrices = dict[str, ClaimResult]()
-    if claim.measure.metric == "late_alignment":
-        for matrix, metric in OTHER_MATRICES.items():
-            other_measure = replace(claim.measure, metric=metric)
-            other_result = _result(study, replace(claim, measure=other_measure))
-            if other_result.measured is not None:
-                other_matrices[matrix] = other_result
-    return replace(result, other_matrices=other_matrices)
+    if claim.measure.metric != MATRICES["value"]:
+        return result
+    by_matrix = {}
+    for matrix, metric in MATRICES.items():
+        measure_of_matrix = replace(claim.measure, metric=metric)
+        by_matrix[matrix] = _result(study, replace(claim, measure=measure_of_matrix))
+    if any(row.measured is None for row in by_matrix.values()):
+        return result
+    differ = len({row.verdict for row in by_matrix.values()}) > 1
+    verdict = DEPENDS if differ and not result.refuted_by_paper else result.verdict
+    return replace(result, verdict=verdict, by_matrix=by_matrix)
 
 
 def _result(study: Study, claim: Claim) -> ClaimResult:
@@ -302,8 +310,14 @@ def _compare(kind: str, first_values: ArrayLike, second_values: ArrayLike) -> Me
 
 
 def _ratio(first_values: ArrayLike, second_values: ArrayLike) -> Measurement:
-    """Return the ratio of two means; its interval is first − ratio·second's (delta method)."""
+    """Return the ratio of two means, NaN if the second may be zero.
+
+    Its interval is that of first − ratio·second (delta method).
+    """
     second_values = np.asarray(second_values, np.float64)
+    base = summarize(second_values)
+    if base.low <= 0 <= base.high:  # a ratio to a number near zero says nothing
+        return Measurement(math.nan, math.nan, math.nan, base.n)
     reference = second_values.mean()
     ratio = float(np.asarray(first_values, np.float64).mean() / reference)
     spread = summarize(differences(first_values, ratio * second_values) / abs(reference))

@@ -11,9 +11,7 @@ from fdkvc.paper.benchmark import ADAPTATION, Results
 from fdkvc.paper.published import DIALOGS
 from fdkvc.paper.replication.cells import figure_words, measured_tables
 from fdkvc.paper.replication.claims import (
-    OTHER_MATRICES,
-    VALUES,
-    ClaimResult,
+    DEPENDS,
     claim_results,
     measured_words,
 )
@@ -39,12 +37,19 @@ _QUANTITIES = {
 NOT_REPRODUCED = "not reproduced"
 
 CHOICES = (
-    "Where the paper leaves a choice open, this project took the one that matches, so this proves "
-    "less."
+    "Where the paper leaves a choice open, the one that matches its figures was taken, so these "
+    "are partly fitted."
 )
 """What limits each figure that comes out."""
 
+UNCHECKED = ["alignment"]
+"""Metrics that cannot be checked unless they come out with the value matrix."""
+
+ANY_MATRIX = "The paper does not say which matrix it means, so this cannot be checked."
+"""Why is that."""
+
 SIGNS = {REPRODUCED: "✓", OPEN: "?", NOT_REPRODUCED: "✗"}
+UNCHECKED_SIGN = "~"
 
 
 class Finding(NamedTuple):
@@ -86,19 +91,21 @@ def finding(study: Study) -> Finding:
             name = sentence(listed(metrics))[:-1]
             reproduced = [row.verdict for row in rows].count(REPRODUCED)
             clauses.append(_clause(kind, listed(metrics), reproduced, len(rows)))
+            sign = SIGNS[kind]
             remark = CHOICES if kind == REPRODUCED else ""
             words = _counted(rows)
-            if kind == NOT_REPRODUCED and "alignment" in metrics:
-                remark = _words_by_matrix(claims)
-                alignments = size_of_alignments(study.results)
-                words = f"with the value matrix, {words} {alignments}".rstrip()
-            numbers.append(f"{SIGNS[kind]} {name}: {_numbers(rows)}. {remark}".rstrip())
+            if kind == NOT_REPRODUCED and metrics == UNCHECKED:
+                sign = UNCHECKED_SIGN
+                name += ", with the value matrix"
+                remark = f"{ANY_MATRIX} {size_of_alignments(study.results)}".rstrip()
+            numbers.append(f"{sign} {name}: {_numbers(rows)}. {remark}".rstrip())
             details[name] = words
     # 3. The claims by verdict, and what the failed ones are about.
     counts = Counter[str | None](result.verdict for result in claims)
     counted_verdicts = {
         "hold": counts["holds"],
         "hold without their figure": counts["direction only"],
+        "depend on the matrix": counts[DEPENDS],
         "are open": counts[OPEN],
         "do not hold": counts["does not hold"],
         "are not judged": counts[None],
@@ -140,6 +147,8 @@ def _clause(kind: str, metrics: str, reproduced: int, figures: int) -> str:
         return f"{share} figures of {metrics} come out as printed"
     if kind == OPEN:
         return f"most figures of {metrics} are open"
+    if metrics == listed(UNCHECKED):
+        return f"{metrics} cannot be checked"
     if reproduced:
         return f"most figures of {metrics} do not come out"
     return f"no figure of {metrics} comes out"
@@ -153,24 +162,8 @@ def _numbers(rows: Sequence[Fact]) -> str:
     remarks = [f"{verdicts[name]} {COUNTED[name or OPEN]}" for name in verdicts]
     fd_kvc = [row.verdict for row in rows if row.policy.startswith("fd-kvc")]
     if reproduced and fd_kvc:
-        remarks.insert(0, f"FD-KVC's own: {fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}")
+        remarks.insert(0, f"of FD-KVC's own {fd_kvc.count(REPRODUCED)} of {len(fd_kvc)}")
     return f"{words} ({'; '.join(remarks)})" if remarks else words
-
-
-def _words_by_matrix(claims: Sequence[ClaimResult]) -> str:
-    """Say how many claims on alignment hold at most with a matrix; "" if one is measured."""
-    about_alignment = [result for result in claims if result.other_matrices]
-    if not about_alignment:
-        return ""
-    holding = []
-    for matrix in (VALUES, *OTHER_MATRICES):
-        results = [result.other_matrices.get(matrix, result) for result in about_alignment]
-        holding.append([result.verdict for result in results].count("holds"))
-    return (
-        "The paper does not say which matrix it measures with: values (used here), keys or "
-        f"queries. So its figures may be right. Of {len(about_alignment)} claims on alignment, at "
-        f"most {max(holding)} hold with their figure, whichever of the three is used."
-    )
 
 
 def _subject(metric: str, source: str = "") -> str:
@@ -186,9 +179,7 @@ def _counted(rows: Sequence[Fact]) -> str:
     for verdict, number in Counter(row.verdict for row in rows).most_common():
         words.append(f"{number} {COUNTED[verdict or OPEN]}")
         if verdict == REPRODUCED and constant:
-            words[-1] += (
-                f" ({constant} of them come out alike in each dialog, so chance plays no part)"
-            )
+            words[-1] += f" ({constant} of them are the same in every dialog)"
     return f"of {count(len(rows), 'published figure')}, {', '.join(words)}."
 
 
@@ -220,9 +211,8 @@ def size_of_alignments(results: Results) -> str:
     if max(published) > min(measured) / 4:  # not clearly smaller than related ones
         return ""
     return (
-        f"The alignments of Table 1 ({_span(published)}) are close to those of unrelated vectors "
-        f"(with the key or the query matrix {_span(unrelated)}), and far from those with the value "
-        f"matrix ({_span(measured)})."
+        f"Its Table 1 has {_span(published)}; the key and the query matrix give "
+        f"{_span(unrelated)}, as unrelated vectors do, and the value matrix {_span(measured)}."
     )
 
 
