@@ -14,7 +14,7 @@ from fdkvc.conversations.sessions import Session
 from fdkvc.conversations.thing_index import file_name, is_path
 from fdkvc.core.json_input import Fields
 from fdkvc.core.transcripts import GIVEN_BY
-from fdkvc.core.words import clipped, count, percent
+from fdkvc.core.words import clipped, count, listed, percent
 from fdkvc.policies.ways import CLEARED, MESSAGES
 from fdkvc.runs.grid import Grid
 
@@ -23,6 +23,9 @@ WORST = 5
 
 CLIPPED = 34
 """Most characters of a value in a table."""
+
+HOSTED = (CLEARED, MESSAGES)
+"""The ways that agents on hosted services can set; others take an engine of one's own."""
 
 STAYED = {"summary": "The summary and what stayed", "cleared": "What was not cleared"}
 """What the model had after a compaction, by its kind."""
@@ -43,8 +46,8 @@ def tokens_note(session: Session) -> str:
         "results with lines of results from before that are not held (tokens of these lines). "
         "Read again: tokens that a model reads anew, from the first change of its text on. "
         "Pays off after: the requests after which the shorter text had cost less than the whole, "
-        "in a prefix cache; “no”: not in the requests that followed; empty: the way evicts entries "
-        "of an engine's own cache, or no request followed."
+        "in a prefix cache; “no”: not in the requests that followed; empty: no request followed. "
+        "*: the way takes an engine of one's own, from whose cache it evicts."
     )
 
 
@@ -62,7 +65,7 @@ def heading(result: Forgot) -> str:
     counted = ""
     if any(compaction.recorded):
         sizes = [f"{tokens:,}" if tokens else "?" for tokens in compaction.recorded]
-        counted = f"; by the agent's own count, with its prompt and tools, {' → '.join(sizes)}"
+        counted = f"; the agent itself counted {' → '.join(sizes)}, with its prompt and tools"
     return (
         f"{session.name}, {number} ({compaction.place}{trigger}): {result.before:,} → "
         f"{session.tokens_of(compaction.stayed):,} tokens{counted}"
@@ -98,9 +101,9 @@ def how_sure(result: Forgot) -> str:
     unseen = "What came back in another form is not seen."
     if result.recorded and any(need.giver < 0 for need in result.lost()):
         unseen = (
-            "What was used without coming back stands in a call all the same: the agent had it in "
-            "another form, from what the log does not show, or by chance. What is counted is that "
-            "it had left the context in the log, not that the agent failed."
+            "What did not come back stands in a later call all the same: the agent had it in "
+            "another form, from what the log does not show, or by chance. So this counts what had "
+            "left the context, not what went wrong."
         )
     return (
         f"How sure: counted word for word in this one log ({compactions}, "
@@ -109,18 +112,18 @@ def how_sure(result: Forgot) -> str:
 
 
 def replay_sentence(result: Forgot) -> str:
-    """Say which other way would have held more; "" if nothing is compared."""
+    """Say which way of hosted services would have held more; "" if none is compared."""
     recorded = result.recorded
-    if recorded is None or not result.needs or not result.ways[1:]:
+    hosted_ways = [fitted for fitted in result.ways if fitted.policy in HOSTED]
+    if recorded is None or not result.needs or not hosted_ways:
         return ""
-    best = max(result.ways, key=lambda fitted: sum(fitted.holds))
+    best = max(hosted_ways, key=lambda fitted: sum(fitted.holds))
     lead = "In a replay of the same log,"
-    if best is recorded:
-        return f"{lead} no other way of at most {result.size:,} tokens would have held more."
-    is_hosted = best.policy in ("", CLEARED, MESSAGES)
-    note = "" if is_hosted else "; agents on hosted services have no such setting"
+    if sum(best.holds) <= sum(recorded.holds):
+        names = listed([f"“{fitted.label}”" for fitted in hosted_ways])
+        return f"{lead} {names} would not have held more."
     held = f"{sum(best.holds):,}, in {best.tokens:,} tokens"
-    return f"{lead} “{best.label}” would have held {held}{note}."
+    return f"{lead} “{best.label}” would have held {held}."
 
 
 def returned_sentence(result: Forgot) -> str:
@@ -130,9 +133,9 @@ def returned_sentence(result: Forgot) -> str:
         return ""
     missing = [need for need in lost if need.giver < 0]
     named = sum(named_in_context(need, result.session) for need in missing)
-    verb = "was" if len(missing) == 1 else "were"
-    outcome = f", {len(missing):,} {verb} used without coming back" if missing else ""
-    outcome += f"; a file of the same name as {named:,} was in context" if named else ""
+    outcome = f", {len(missing):,} did not" if missing else ""
+    if named:
+        outcome += f" (for {named:,} of them, a path with the same file name was in context)"
     return (
         f"Of {count(len(lost), 'value')} that had left, {len(lost) - len(missing):,} came back "
         f"word for word before use{outcome}."
@@ -164,18 +167,23 @@ def redone_sentence(fitted: Fitted) -> str:
     )
 
 
-def failures_sentence(result: Forgot) -> str:
+def failures_sentence(result: Forgot, words: bool = True) -> str:
     """Say which later calls named a path or id that does not exist; "" if none did."""
     failures = result.failures
     if not failures:
         return ""
+    first, *others = failures
+    value = f"“{clipped_value(first.value, CLIPPED)}”" if words else kind_of(first.value)
     similar = sum(failure.has_namesake for failure in failures)
-    words = "over a path or id that does not exist and that no text before had"
     namesakes = ""
     if similar:
-        number = f"for {similar:,} of them, " if len(failures) > 1 else ""
+        number = f"for {similar:,} of them, " if others else ""
         namesakes = f"; {number}a path from before the compaction ends with the same name"
-    return f"{count(len(failures), 'call')} failed {words}{namesakes}."
+    place = result.session.messages[first.message].place
+    return (
+        f"{count(len(failures), 'call')} failed over a path or id that does not exist and that no "
+        f"text before had{', the first' if others else ''}: {value} ({place}){namesakes}."
+    )
 
 
 def price_sentence(result: Forgot, prices: Prices) -> str:
@@ -213,7 +221,7 @@ def dollars(amount: float) -> str:
     return f"${amount:.{digits}f}"
 
 
-def rules_sentence(result: Forgot) -> str:
+def rules_sentence(result: Forgot, words: bool = True) -> str:
     """Say how many of the user's rules stand word for word in what stayed; "" if there are none."""
     rules = result.rules
     if not rules or result.recorded is None:
@@ -223,7 +231,8 @@ def rules_sentence(result: Forgot) -> str:
     place = "word for word in what stayed."
     if len(rules) == 1:
         verb = "stands" if standing else "does not stand"
-        return f"The user's one sentence {with_rule} {verb} {place}"
+        quoted = f": “{clipped(rules[0].text, WIDTH)}”" if words else ""
+        return f"The user's one sentence {with_rule} {verb} {place[:-1]}{quoted or '.'}"
     verb = "stands" if standing == 1 else "stand"
     return f"{standing:,} of the user's {len(rules):,} sentences {with_rule} {verb} {place}"
 
@@ -238,7 +247,7 @@ def rules_lines(result: Forgot) -> list[str]:
     return lines[:WORST]
 
 
-def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
+def notes_of(result: Forgot, prices: Prices = LIST_PRICES, *, words: bool = True) -> list[str]:
     """Return the sentences on what is missing of a compaction, and on what is not compared."""
     calls, total = result.calls
     coverage = f"Needed values are in {calls:,} of the {count(total, 'call')} that followed"
@@ -252,39 +261,41 @@ def notes_of(result: Forgot, prices: Prices = LIST_PRICES) -> list[str]:
         f"The agent made {count(edit, 'call')} before its first edit after the compaction."
         if edit
         else "",
-        failures_sentence(result),
+        failures_sentence(result, words),
         price_sentence(result, prices),
-        rules_sentence(result),
-        instruction(result),
+        rules_sentence(result, words),
         *result.notes,
     )
     return [*filter(None, notes)]
 
 
 def instruction(result: Forgot) -> str:
-    """Say what to tell the agent for its next compaction, by what this one lost; "" if nothing."""
+    """Say what to tell the agent for its next compaction, by what this one lost; "" if nothing.
+
+    A list of this kind was replayed, the instruction was not: what a model does with it is open.
+    """
     lost = result.lost()
     missing = [rule for rule in result.rules if not rule.stands]
     if result.recorded is None or not (lost or missing):
         return ""
     kinds = lost_kinds(lost).most_common()
-    losses = [count(number, name, KIND_PLURALS[name]) for name, number in kinds]
     kept = [KIND_WORDS[name] for name, _ in kinds]
     if missing:
         kept.append("my rules")
     recorded = result.recorded.holds
     gain = ""
-    listed = result.ways[-1]
-    if listed.label == LISTED and any(listed.holds):
-        pairs = zip(listed.holds, recorded, strict=True)
+    list_way = result.ways[-1]
+    if list_way.label == LISTED and any(list_way.holds):
+        pairs = zip(list_way.holds, recorded, strict=True)
         both = f"{sum(map(any, pairs)):,} of {count(len(recorded), 'value')}"
         gain = (
-            " With a list of what the user and the agent's calls had named "
-            f"({listed.tokens:,} more tokens), what stayed would have held {both}; the list "
-            f"alone, {sum(listed.holds):,}."
+            " A replay tried a list of what the user and the agent's calls had named "
+            f"({list_way.tokens:,} more tokens): with it, what stayed holds {both}."
         )
-    lead = f"What had left: {', '.join(losses)}. " if losses else ""
-    return f"{lead}To paste after /compact: “List word for word: {'; '.join(kept)}.”{gain}"
+    return (
+        f"To change: paste after /compact “List word for word: {'; '.join(kept)}.” This was not "
+        f"tried.{gain}"
+    )
 
 
 def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
@@ -292,7 +303,7 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     rows = []
     for fitted in result.ways:
         row = {
-            "way": fitted.label,
+            "way": fitted.label if fitted.policy in ("", *HOSTED) else f"{fitted.label}*",
             "tokens": f"{fitted.tokens:,}",
             "values held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
             "repeated (tokens)": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
@@ -351,8 +362,9 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
         paragraphs = [
             heading(result),
             sentence(result),
+            instruction(result),
             how_sure(result),
-            *notes_of(result, prices),
+            *notes_of(result, prices, words=words),
         ]
         lines = [textwrap.fill(text, WIDTH) for text in filter(None, paragraphs)]
         if result.ways:
@@ -366,7 +378,9 @@ def as_text(results: Sequence[Forgot], words: bool, prices: Prices) -> str:
                 f"{some} that “{result.ways[0].label}” does not hold, the worst first:",
                 grid.text(),
             ]
-        if words and result.recorded is not None and (rules := rules_lines(result)):
+        rules = rules_lines(result)
+        # The sentence above has a single one.
+        if words and result.recorded is not None and rules and result.rules[1:]:
             lines += [
                 "",
                 "Rules of the user that are not word for word in what stayed:",
@@ -443,7 +457,8 @@ def as_json(
                 ),
                 "sentence": sentence(result),
                 "how sure": how_sure(result),
-                "notes": notes_of(result, prices),
+                "to change": instruction(result),
+                "notes": notes_of(result, prices, words=words),
                 "ways": ways_rows(result, prices),
                 "losses": losses_rows(result, words),
                 "rules": rules_rows(result, words),
@@ -548,7 +563,7 @@ def kind_name(value: str) -> str:
 
 KINDS = {
     "number": r"[-+]?[\d.,]+",
-    "address": r"\w+://\S+|\S+@\S+\.\w+",
+    "address": r"\w+://\S+|\S+@\S+\.\w+|([\w-]+\.)+(com|net|org|io|dev|local|internal|example)",
     "path": r"\S*[/\\]\S*|[\w-]+\.[a-z]\w{0,4}",
     "id": r"(?=\S*[\d_-])\S+",
     "word": r"\S+",

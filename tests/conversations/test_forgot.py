@@ -120,8 +120,6 @@ def test_a_session_forgot_what_is_written_beside_it(name: str) -> None:
     [
         ("calls_with_a_path_that_does_not_exist_are_said", "2 calls failed"),
         ("the_users_rules_stand_word_for_word_or_not", "of the user's 3 sentences with a"),
-        (LIST_CASE, "What had left: 3 paths, 1 id."),
-        (LIST_CASE, "would have held 3 of 4 values; the list alone, "),
     ],
 )
 def test_a_note_says_what_was_forgotten(name: str, words: str) -> None:
@@ -135,7 +133,7 @@ def test_that_the_agent_failed_is_denied_only_where_a_value_did_not_come_back() 
     (left,) = forgot(session_of(worked()))
 
     assert imagined.lost()
-    assert "not that the agent failed" in how_sure(left)
+    assert "not what went wrong" in how_sure(left)
     for result in (imagined, nothing_left):
         assert how_sure(result).endswith("What came back in another form is not seen.")
 
@@ -337,12 +335,14 @@ def test_the_example_is_printed_in_100_columns(capsys: pytest.CaptureFixture[str
     words = " ".join(shown.split())
     assert "this one log (2 compactions, 4 needed values at this one)" in words
     assert (
-        "before use, 2 were used without coming back; a file of the same name as 1 was in" in words
+        "before use, 2 did not (for 1 of them, a path with the same file name was in context)"
+        in words
     )
-    assert "“Sink+Window” would have held 4, in 136 tokens; agents on hosted services" in words
-    assert "what stayed would have held 2 of 4 values; the list alone, 1." in words
-    assert words.count("it had left the context in the log, not that the agent failed.") == 2
-    assert "; a path from before the compaction ends with the same name." in words
+    assert "“Drop oldest messages” would have held 2, in 105 tokens." in words
+    assert "(60 more tokens): with it, what stayed holds 2 of 4 values." in words
+    assert words.count("what had left the context, not what went wrong.") == 2
+    failed = "“keys/release-2026.key” (line 41); a path from before the compaction ends with"
+    assert failed in words
     assert "The user's one sentence with a rule (never, must, …) does not stand word" in words
     assert words.count("(assumed model: Claude Opus 5, list prices") == 2
 
@@ -395,9 +395,17 @@ def test_no_setting_is_advised_as_a_replay_that_clears_results_may_drop_messages
     assert sum(ways[CLEARED].holds) > sum(result.ways[0].holds)
     assert ways[CLEARED].holds == ways[MESSAGES].holds, "nothing is left to clear"
 
-    assert "To paste after /compact" in instruction(result)
+    assert "paste after /compact" in instruction(result)
+    assert "This was not tried." in instruction(result)
     assert "Clearing" not in instruction(result)
     assert "API" not in instruction(result)
+
+
+def test_what_to_paste_names_the_kinds_that_had_left() -> None:
+    (result,) = forgot(session_of(log_of(LIST_CASE)), [read_policy("shift")])
+    words = "full paths of the files in use, newest first; ids, keys, hashes, branches and names in"
+    assert f"“List word for word: {words}" in instruction(result)
+    assert "with it, what stayed holds 3 of 4 values." in instruction(result)
 
 
 def test_what_a_list_would_have_held_is_said_only_if_it_holds_something() -> None:

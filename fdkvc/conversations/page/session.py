@@ -24,6 +24,7 @@ from fdkvc.conversations.forgot_report import (
     given_by,
     heading,
     how_sure,
+    instruction,
     lost_kinds,
     none_words,
     notes_of,
@@ -66,6 +67,8 @@ class CompactionCard:
     """What is shown of a compaction."""
 
     sentence: str
+    instruction: str
+    """What to change."""
     how_sure: str
     """What the sentence counts, and what it does not see."""
     notes: tuple[str, ...]
@@ -89,10 +92,11 @@ class CompactionCard:
         returning = {line.message for line in result.returned if not line.stays}
         return cls(
             sentence(result),
+            instruction(result),
             how_sure(result),
             (f"{heading(result)}.", *notes_of(result)),
             ways_grid(result) if result.needs else Grid([], []),
-            tuple((need, _in_words(need, result)) for need in lost[:WORST]),
+            tuple((need, _in_words(need)) for need in lost[:WORST]),
             len(lost),
             tokens_note(result.session),
             tuple(sorted(returning)),
@@ -100,14 +104,12 @@ class CompactionCard:
         )
 
 
-def _in_words(need: Need, result: Forgot) -> str:
+def _in_words(need: Need) -> str:
     calls = f", and {count(need.calls - 1, 'more call')}" if need.calls > 1 else ""
     return_words = "; it came back in between" if need.giver >= 0 else ""
-    holders = ", ".join(f"“{label}”" for label in result.holders(need))
-    holder_words = f". Held by {holders}" if holders else ""
     return (
         f"from {given_by(need)}, {count(need.age, 'message')} before {need.method} needed it"
-        f"{calls}{return_words}{holder_words}"
+        f"{calls}{return_words}"
     )
 
 
@@ -257,6 +259,8 @@ def _draw(scope: str, session: Session, columns: Sequence[Column], job: Job) -> 
     card = cards[chosen] if chosen < len(cards) else None
     if card is not None:
         with answer:
+            if len(cards) == len(session.compactions):
+                _show_worst(cards, chosen)
             _draw_losses(scope, card)
     st.html(filling_html(columns, moment, returning))
     _choose_message(f"{scope}/message", len(session.messages))
@@ -270,18 +274,26 @@ def _draw(scope: str, session: Session, columns: Sequence[Column], job: Job) -> 
     _draw_moment(scope, session, moment, loss, returning)
 
 
+def _show_worst(cards: Sequence[CompactionCard], chosen: int) -> None:
+    """Say which compaction lost most, if it is not the chosen one."""
+    worst = max(range(len(cards)), key=lambda place: cards[place].lost)
+    if cards[worst].lost > cards[chosen].lost:
+        lost = count(cards[worst].lost, "needed value")
+        st.caption(plain(f"Compaction {worst + 1} lost most: {lost}."))
+
+
 def _draw_losses(scope: str, card: CompactionCard) -> None:
     """Say what was forgotten, with a button for each of the worst losses."""
     st.markdown(Markdown("**{}**").format(card.sentence))
+    if card.instruction:
+        st.markdown(plain(card.instruction))
     if card.how_sure:
         st.caption(plain(card.how_sure))
     if card.losses:
-        hidden = card.lost - len(card.losses)
-        others = f", and {hidden:,} more" if hidden else ""
+        some = f"The {len(card.losses)} worst of " if card.lost > len(card.losses) else ""
+        lost = count(card.lost, "value")
         st.caption(
-            plain(
-                f"Not held word for word{others}: a click shows where it was given and needed."
-            )
+            plain(f"{some}{lost} not held; a click shows where it was given and needed.")
         )
     for place, (need, words) in enumerate(card.losses):
         st.button(
