@@ -181,14 +181,16 @@ def topics_data(schedule: str) -> pd.DataFrame:
     return runs.assign(middle=middle, shaded=runs.index % 2 == 1)
 
 
-def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> Spec:
+def dots_chart(
+    table: pd.DataFrame, title: str, subtitle: str, theme: Theme, reference: float = 0.0
+) -> Spec:
     """Return a chart with a dot and an interval for each policy, the first on top, and its data.
 
-    `table` has columns policy, idea, mean, ci_low and ci_high. The x axis shows zero and every
-    interval.
+    `table` has columns policy, idea, mean, ci_low and ci_high. The x axis shows zero, every
+    interval, and a dashed line at a reference.
     """
     numbers = table[["mean", "ci_low", "ci_high"]]  # a few dialogs have no intervals
-    low, high = ends_of(numbers, 0.0)
+    low, high = ends_of(numbers, 0.0, reference)
     room = 0.04 * (high - low) or 1.0
     domain = (low - room, high + room)
     policies = table.policy.tolist()
@@ -207,7 +209,7 @@ def dots_chart(table: pd.DataFrame, title: str, subtitle: str, theme: Theme) -> 
         shape=alt.Shape("policy:N", scale=look_scale(policies, "shape"), legend=None),
         tooltip=["policy:N", "idea:N", *mean_tips(".1f")],
     )
-    layers = dashed_rule(0, domain, theme), intervals, dots
+    layers = dashed_rule(reference, domain, theme), intervals, dots
     heading = panel_title(title, subtitle)
     height = DOT_HEIGHT * len(policies)
     return single(theme, {"dots": table}, *layers, height=height, title=heading)

@@ -139,13 +139,13 @@ def right_rows() -> pd.DataFrame:
 @cache
 def recommendation() -> str:
     """Say in plain words what to keep, and how many values stay right with it."""
-    rows = right_rows()
-    newest = rows.set_index("policy")["mean"][NEWEST]
+    rows = right_rows().set_index("policy")
+    newest = rows["mean"][NEWEST]
     return (
-        f"Not sure? Keep the first four tokens and the newest ({read_policy(NEWEST).title}): in "
-        f"service dialogs SmolLM2 still gets {percent(newest)} of the values right, "
-        f"{percent(rows['mean'][0])} with the best policy tried. With tool results it depends on "
-        "the data: try yours on Dialogs."
+        f"Not sure? Keep the first four tokens and the newest ({read_policy(NEWEST).title}): of "
+        f"{rows.n[NEWEST]:.0f} service dialogs, {ENTRIES} tokens each, SmolLM2 still gets "
+        f"{percent(newest)} of the values right, and no policy was shown to do better. "
+        "With tool results it depends on the data: try yours on Dialogs."
     )
 
 
@@ -160,11 +160,20 @@ def judged_notes() -> tuple[str, ...]:
     dropped, published, plain = map(percent, shares[[MESSAGES, "fd-kvc", UNREINFORCED]])
     return (
         f"{best_name} keeps {best_share} ({low} to {high}). This interval includes "
-        f"{newest_name}'s share, and no test compared the two. The dots say what each policy does.",
+        f"{newest_name}'s share, and no test compared the two.",
         f"With the oldest messages dropped {dropped} stay right. With FD-KVC {published}, without "
-        f"its reinforcement (α₀ = 0) {plain}.",
+        f"its reinforcement by similarity to the query (α₀ = 0) {plain}.",
         second_model_sentence(),
+        ENGINES,
     )
+
+
+ENGINES = (
+    "Where to set them: Ollama drops the oldest messages, llama.cpp shifts the context, LangChain "
+    "drops messages or clears tool results, Anthropic's API clears them. All others take this "
+    "project's cache in transformers, or in llama.cpp without attention."
+)
+"""Where each policy can be set; see `fdkvc.verdict.settings`."""
 
 
 ABOUT_RESULTS = (
@@ -184,13 +193,14 @@ def results_grid() -> Grid:
         shares = map(percent, ways["mean"][[NEWEST, COMPARED]])
         ways_compared = f"more == 'head: {NEWEST}' and less == 'head: {COMPARED}'"
         pair = planned_comparisons(HEADS).query(f"{query} and {ways_compared}").iloc[0]
-        difference = METRICS[RIGHT].figure(
-            pair.mean_diff, pair.ci_low, pair.ci_high, signs=True
-        )
+        ends = pair.mean_diff, pair.ci_low, pair.ci_high
+        if pair.verdict == "worse":  # points that the other one is ahead
+            ends = -pair.mean_diff, -pair.ci_high, -pair.ci_low
+        points = METRICS[RIGHT].figure(*ends, signs=True)
         better = {"better": newest, "worse": attentive}.get(pair.verdict, "not settled")
         data = f"{sample.partition(',')[0]}: {description} ({pair.n})"
-        rows.append([data, *shares, difference, better])
-    heads = ["conversations", newest, attentive, "difference in points", "more right with"]
+        rows.append([data, f"{better}: {points}", *shares])
+    heads = ["conversations", "more right with, in points", newest, attentive]
     return Grid(heads, rows)
 
 
@@ -228,12 +238,10 @@ def second_model_sentence() -> str:
     names = ["model: messages(fifo)", "head: fd-kvc"]
     dropped, reinforced = 100 * values.mean_diff[names]
     dropped_dialogs, reinforced_dialogs = values.n[names]
-    compared, newest = (read_policy(name).title for name in (COMPARED, NEWEST))
     return (
-        f"A second model, Qwen2.5-Coder-0.5B, gets {-dropped:.0f} points fewer right with dropped "
-        f"messages (keys kept) than with Weighted recency + sinks ({dropped_dialogs} dialogs), and "
-        f"{-reinforced:.0f} fewer with FD-KVC's reinforcement ({reinforced_dialogs}); {compared} "
-        f"was not compared with {newest} there. Of {len(findings)} comparisons of how much two "
-        f"ways change its next words, {findings.count('differs')} came out otherwise than "
-        "SmolLM2's."
+        f"A second model, Qwen2.5-Coder-0.5B: FD-KVC's reinforcement costs it {-reinforced:.0f} "
+        f"points ({reinforced_dialogs} dialogs). Dropped messages (keys kept) cost it "
+        f"{-dropped:.0f} against Weighted recency + sinks ({dropped_dialogs} dialogs). Of "
+        f"{len(findings)} comparisons of next words, it answers {findings.count('differs')} "
+        "otherwise than SmolLM2."
     )

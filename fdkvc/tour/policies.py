@@ -12,8 +12,11 @@ from fdkvc.ui.frame import page_theme, show_grid
 from fdkvc.ui.glossary import help_on
 from fdkvc.ui.markdown import Markdown, plain
 
-FIRST = ("sink", "h2o", "fd-kvc", "weighted-recency", "surprisal", "messages")
-"""Keys of the policies that are shown at first."""
+FIRST = ("regions", "sink", "weighted-recency", "h2o", "messages", "fd-kvc")
+"""Keys of the policies that are shown at first, in the order of the picture."""
+
+PICTURED = (*FIRST, "surprisal", "turns", "shift", "random", "tova")
+"""Those of the picture."""
 
 
 def show_judged(page: str) -> None:
@@ -39,14 +42,14 @@ def show_each(page: str) -> None:
     # Wrappers are shown around FIFO, which protects no entries itself.
     everything = [*map(policy_named, POLICIES)]
     everything += [wrapped(key, policy_named("fifo")) for key in WRAPPERS]
-    for policy in everything:
-        if policy.key in FIRST:
-            _show_policy(page, policy)
-    rest = f"{len(everything) - len(FIRST)} more, among them all others of the picture"
+    by_key = {policy.key: policy for policy in everything}
+    in_order = [*dict.fromkeys((*PICTURED, *by_key))]
+    for key in in_order[: len(FIRST)]:
+        _show_policy(page, by_key[key])
+    rest = f"{len(in_order) - len(FIRST)} more, others of the picture first"
     if st.toggle(plain(rest), key=f"{page}/more"):
-        for policy in everything:
-            if policy.key not in FIRST:
-                _show_policy(page, policy)
+        for key in in_order[len(FIRST) :]:
+            _show_policy(page, by_key[key])
 
 
 def _show_policy(page: str, policy: Policy) -> None:

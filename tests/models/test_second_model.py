@@ -85,9 +85,7 @@ def test_the_sentence_says_which_advice_holds_on_the_second_model() -> None:
         assert (verdicts["kl"], verdicts["values_right_of_full"]) == ("worse", "worse")
     assert not {"model: sink", "head: sink"} & {*rows.more, *rows.less}
     assert second_model_sentence() == (
-        "A second model, Qwen2.5-Coder-0.5B, gets 12 points fewer right with dropped messages "
-        "(keys kept) than with Weighted recency + sinks (20 dialogs), and 43 fewer with FD-KVC's "
-        "reinforcement (12); H2O + sinks was not compared with Sink+Window there. Of 12 "
-        "comparisons of how much two ways change its next words, 3 came out otherwise than "
-        "SmolLM2's."
+        "A second model, Qwen2.5-Coder-0.5B: FD-KVC's reinforcement costs it 43 points (12 "
+        "dialogs). Dropped messages (keys kept) cost it 12 against Weighted recency + sinks (20 "
+        "dialogs). Of 12 comparisons of next words, it answers 3 otherwise than SmolLM2."
     )

@@ -49,25 +49,27 @@ ABOUT = (
 @cache
 def judged_chart(theme: Theme) -> Spec:
     """Return the share of values right with each policy on the first data, with its interval."""
-    return _policies_chart(right_rows(), TITLE, "% of those right with the full cache", theme)
+    unit = "% of those right with the full cache (dashed)"
+    return _policies_chart(right_rows(), TITLE, unit, theme, 100.0)
 
 
 @cache
 def changed_chart(theme: Theme) -> Spec:
     """Return the share of next tokens that each policy changes, with its interval."""
-    return _policies_chart(
-        changed_rows(), CHANGED_TITLE, "% of its likeliest next tokens", theme
-    )
+    unit = "% of its likeliest next tokens"
+    return _policies_chart(changed_rows(), CHANGED_TITLE, unit, theme, 0.0)
 
 
-def _policies_chart(rows: pd.DataFrame, title: str, unit: str, theme: Theme) -> Spec:
+def _policies_chart(
+    rows: pd.DataFrame, title: str, unit: str, theme: Theme, reference: float
+) -> Spec:
     sample = f"{rows.n.max():.0f} service dialogs ({FIRST}), {ENTRIES} tokens"
-    subtitle = f"{unit}\n{sample}, 95 % intervals"
+    subtitle = f"{unit}\n“+ sinks”: the first four tokens stay\n{sample}, 95 % intervals"
     dots = 100 * rows[["mean", "ci_low", "ci_high"]]
     policies = [*map(read_policy, rows.policy)]
     dots.insert(0, "policy", [policy.title for policy in policies])
     dots.insert(1, "idea", [policy.idea for policy in policies])
-    return dots_chart(dots, title, subtitle, theme)
+    return dots_chart(dots, title, subtitle, theme, reference)
 
 
 @cache
