@@ -1,10 +1,12 @@
 """Run, progress and Cancel: what a page shows of its background run."""
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from threading import Timer
+from time import perf_counter
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from fdkvc.ui.address import browser
 from fdkvc.ui.fields import problems
@@ -117,6 +119,17 @@ def standing(job: Job) -> tuple[float, str]:
     share = progress.finished_jobs / progress.total
     words = "stopping" if job.cancelled.is_set() else _time_left(progress.seconds_left)
     return share, f"{progress.title}, {words}"
+
+
+def timed_bar(place: DeltaGenerator, words: str) -> Callable[[float], object]:
+    """Return what shows a share of some work on a bar, with the time left at the pace so far."""
+    began = perf_counter()
+
+    def show(share: float) -> None:
+        seconds_left = (perf_counter() - began) * (1 - share) / share if share else math.inf
+        place.progress(share, plain(f"{words}, {_time_left(seconds_left)}"))
+
+    return show
 
 
 def _time_left(seconds: float) -> str:

@@ -2,11 +2,13 @@
 
 import threading
 from collections.abc import Hashable, Iterator
+from unittest.mock import Mock
 
 import pytest
 
 from fdkvc.core.limits import MAX_ENDED_JOBS
 from fdkvc.runs.jobs import Progress
+from fdkvc.ui import run_panel
 from fdkvc.ui.jobs import Held, Job, Jobs, Report
 
 SECONDS = 10
@@ -227,3 +229,17 @@ def test_results_that_a_session_shows_together_do_not_push_each_other_out(
         if number == 1:
             assert all(jobs.find(job.name) is job for job, _ in together)
     assert [jobs.find(job.name) for job, _ in together] == [None, None]
+
+
+def test_a_bar_says_how_long_it_still_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 30.0, 100.0])
+    monkeypatch.setattr(run_panel, "perf_counter", lambda: next(times))
+    place = Mock()
+    show = run_panel.timed_bar(place, "Reading")
+    for share in (0.0, 0.25, 1.0):
+        show(share)
+    assert [call.args for call in place.progress.call_args_list] == [
+        (0.0, "Reading, estimating the time left"),
+        (0.25, "Reading, about 2 min left"),
+        (1.0, "Reading, almost done"),
+    ]

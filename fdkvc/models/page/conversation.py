@@ -30,7 +30,7 @@ from fdkvc.models.page.loading import MODELS
 from fdkvc.models.report.answer import LOOPED
 from fdkvc.policies import Policy
 from fdkvc.ui.lru import ByteLRU, Shelf, cached
-from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import timed_bar
 
 FULL = "all"
 """The name of the cache that evicts nothing; the others have their policy's name."""
@@ -510,7 +510,7 @@ def restored(answered: Answered, name: str) -> causes.Restoration:
     """Return the answers after restoring what a policy evicted; show progress meanwhile."""
     bar = st.empty()
     words = f"Answering with words restored to {answered.conversation.titles[name]}"
-    answers = restore(answered, name, lambda share: bar.progress(share, plain(words)))
+    answers = restore(answered, name, timed_bar(bar, words))
     bar.empty()
     return answers
 

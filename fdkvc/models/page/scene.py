@@ -25,6 +25,7 @@ from fdkvc.models.report.answer import answers_html, headline
 from fdkvc.ui.address import scroll_to
 from fdkvc.ui.fields import problems
 from fdkvc.ui.markdown import plain
+from fdkvc.ui.run_panel import timed_bar
 
 DRAWN = 0.06
 """Seconds between redraws while the model writes."""
@@ -47,9 +48,7 @@ def answer(page: str, conversation: Conversation) -> Answered | None:
     start = next((index for index in newest if ANSWERS.get(parts[index].key)), 0)
     try:
         for part in parts[start:]:
-            answered = begin(
-                part, answered, lambda share: lanes.progress(share, "Reading the dialog")
-            )
+            answered = begin(part, answered, timed_bar(lanes, "Reading the dialog"))
             if not answered.complete:
                 heading.header("The model answers …", anchor=False)
                 answered = _write(page, answered, message, lanes, button)
