@@ -102,7 +102,10 @@ def today_notes(loss: TodayLoss, unit: str) -> str:
             "code"
         )
         if loss.without_calls:
-            value += "; it counts as lost where only an earlier call still has it"
+            value += (
+                "; where only an earlier call still has it, it counts as lost, though a model may "
+                "know it"
+            )
         parts.append(value)
     if loss.missing:
         stand = "stands" if loss.missing == 1 else "stand"

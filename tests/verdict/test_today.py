@@ -77,7 +77,7 @@ def test_that_earlier_calls_are_no_place_of_a_value_is_said(calls: bool) -> None
     dialogs, _ = read_dialogs(content, "rental.json", calls)
     loss = lose_today(Today("ollama", 600), LexicalRecordings(dialogs, 0, Encoding()), workers=1)
     said = today_notes(loss, "SmolLM2")
-    assert ("lost where only an earlier call still has it" in said) != calls
+    assert ("where only an earlier call still has it, it counts as lost" in said) != calls
 
 
 def test_turns_that_services_refuse_are_counted_of_today_as_of_the_card() -> None:
