@@ -171,7 +171,7 @@ def judged_notes() -> tuple[str, ...]:
 ENGINES = (
     "Where to set them: Ollama drops the oldest messages, llama.cpp shifts the context, LangChain "
     "drops messages or clears tool results, Anthropic's API clears them. All others take this "
-    "project's cache in transformers, or in llama.cpp without attention."
+    "project's cache: in transformers, and in llama.cpp if they look at no attention."
 )
 """Where each policy can be set; see `fdkvc.verdict.settings`."""
 

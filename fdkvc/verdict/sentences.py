@@ -565,7 +565,7 @@ def drawbacks(card: Card, candidate: Way) -> list[str]:
     """Return what speaks against a way, however sure its size is."""
     words = []
     if not candidate.in_engines:
-        words.append("only in transformers")
+        words.append("needs this project's cache")
     if candidate.size is None:
         words.append(f"under {percent(card.target)}")
     if not candidate.keeps_start:

@@ -46,7 +46,7 @@ UNCHECKED = ["alignment"]
 """Metrics that cannot be checked unless they come out with the value matrix."""
 
 ANY_MATRIX = "The paper does not say which matrix it means, so this cannot be checked."
-"""Why is that."""
+"""Why that is so."""
 
 SIGNS = {REPRODUCED: "✓", OPEN: "?", NOT_REPRODUCED: "✗"}
 UNCHECKED_SIGN = "~"

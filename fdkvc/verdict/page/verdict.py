@@ -331,7 +331,7 @@ def _draw(page: str, known: Known) -> None:
         best = card.advice.setting
         if best is not None and purpose(card):
             # Folded, so that nobody takes it for what today's limit asks for.
-            where = "" if best.in_engines else ", in transformers"
+            where = "" if best.in_engines else ", with this project's cache"
             way = f"{best.tried:,} tokens ({way_words(best.policy)})"
             with st.expander(plain(f"{purpose(card).capitalize()}{where}: {way}")):
                 _show_setting_words(page, known, card)
