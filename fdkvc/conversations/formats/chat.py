@@ -111,8 +111,8 @@ def chat_format(
         unread = Unread()
         cluster, name = name_of(value, place)
         named = next(filter(value.get, names), "id")
-        prompts = () if messages else filter(is_prompt, value)
-        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads, *prompts})
+        beside = [] if messages else [*filter(is_prompt, value), answer_beside(value)[0]]
+        unread.fields(value, {field, named, *DIALOG_FIELDS, *reads, *beside})
         listed = (
             messages(value, place, unread) if messages else with_system(value, field, place)
         )
@@ -206,6 +206,21 @@ def with_prompts(owner: JsonObject, messages: Sequence[Placed], place: str) -> M
         if not texts_of(restated(prompt, "role")) <= spoken:
             yield prompt, location
     yield from messages
+    _, answer = answer_beside(owner)
+    if answer and answer not in [message for message, _ in messages]:
+        yield answer, f"{place}, answer"
+
+
+def answer_beside(owner: JsonObject) -> tuple[str, JsonObject]:
+    """Return the field of an answer of OpenAI's API beside its request, and its message.
+
+    Both are empty without one, or with several to choose from.
+    """
+    for field, answer in (("response", owner.get("response")), ("choices", owner)):
+        match answer:
+            case {"choices": [{"message": dict(message)}]}:
+                return field, message
+    return "", {}
 
 
 Spoken = tuple[Turn, list[tuple[str, Any]]]
