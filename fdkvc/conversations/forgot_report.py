@@ -47,7 +47,7 @@ def tokens_note(session: Session) -> str:
         "Read again: tokens that a model reads anew, from the first change of its text on. "
         "Pays off after: the requests after which the shorter text had cost less than the whole, "
         "in a prefix cache; “no”: not in the requests that followed; empty: no request followed. "
-        "*: the way takes an engine of one's own, from whose cache it evicts."
+        "Own engine only: the way evicts from an engine's own cache, which services do not offer."
     )
 
 
@@ -303,7 +303,7 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
     rows = []
     for fitted in result.ways:
         row = {
-            "way": fitted.label if fitted.policy in ("", *HOSTED) else f"{fitted.label}*",
+            "way": fitted.label,
             "tokens": f"{fitted.tokens:,}",
             "values held": f"{sum(fitted.holds):,} of {len(fitted.holds):,}",
             "repeated (tokens)": f"{fitted.redone.calls:,} ({fitted.redone.tokens:,})",
@@ -315,7 +315,9 @@ def ways_grid(result: Forgot, prices: Prices = LIST_PRICES) -> Grid:
 
 
 def paid(fitted: Fitted, prices: Prices) -> str:
-    """Return after how many requests a way had paid, "" where it is not the text that changes."""
+    """Return after how many requests a way had paid, and of which ways no service has a price."""
+    if fitted.policy not in ("", *HOSTED):
+        return "own engine only"
     if fitted.rewrite is None or not fitted.rewrite.requests:
         return ""
     requests = fitted.rewrite.paid_after(prices)
