@@ -101,7 +101,7 @@ def today_notes(loss: TodayLoss, unit: str) -> str:
             "A value is what a tool call needs from earlier in its conversation, such as a booking "
             "code"
         )
-        if loss.without_calls:
+        if loss.without_calls and loss.count.lost:
             value += (
                 "; where only an earlier call still has it, it counts as lost, though a model may "
                 "know it"

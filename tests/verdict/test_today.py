@@ -75,9 +75,12 @@ def test_values_that_are_not_in_the_text_are_said_beside_those_that_are(missing:
 def test_that_earlier_calls_are_no_place_of_a_value_is_said(calls: bool) -> None:
     content = (EXAMPLES / "rental.json").read_bytes()
     dialogs, _ = read_dialogs(content, "rental.json", calls)
-    loss = lose_today(Today("ollama", 600), LexicalRecordings(dialogs, 0, Encoding()), workers=1)
-    said = today_notes(loss, "SmolLM2")
-    assert ("where only an earlier call still has it, it counts as lost" in said) != calls
+    recordings = LexicalRecordings(dialogs, 0, Encoding())
+    for tokens, loses in ((600, True), (100_000, False)):
+        loss = lose_today(Today("ollama", tokens), recordings, workers=1)
+        said = today_notes(loss, "SmolLM2")
+        is_said = "where only an earlier call still has it, it counts as lost" in said
+        assert is_said == (loses and not calls)
 
 
 def test_turns_that_services_refuse_are_counted_of_today_as_of_the_card() -> None:
