@@ -8,6 +8,7 @@ from pathlib import Path
 from fdkvc.paper.claims import TIMES
 from fdkvc.paper.replication.claims import (
     DEPENDS,
+    MATRICES,
     ClaimResult,
     figure_words,
     found_words,
@@ -73,7 +74,8 @@ def _claim(result: ClaimResult) -> str:
             rows += f"<dt>{name}</dt><dd>{escape(words)}</dd>"
     found = found_words(result)
     measured = found if result.measured is None else f"measured: {found}"
-    if verdict == DEPENDS:
+    is_alignment = claim.measure.metric == MATRICES["value"]
+    if is_alignment and result.measured is not None and verdict in (DEPENDS, None):
         measured = f"with the value matrix {found}"
     if result.refuted_by_paper:
         measured += "; the paper's own numbers say so too"

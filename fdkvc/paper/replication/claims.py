@@ -100,7 +100,10 @@ def claim_results(study: Study, claims: Sequence[Claim] = CLAIMS) -> list[ClaimR
 
 
 def _result_of_matrices(study: Study, claim: Claim) -> ClaimResult:
-    """Return the verdict: that of every matrix, or of the paper's own numbers, or `DEPENDS`."""
+    """Return the verdict: that of every matrix, or of the paper's own numbers, or `DEPENDS`.
+
+    There is none where a matrix is not measured, as in sweeps.
+    """
     result = _result(study, claim)
     if claim.measure.metric != MATRICES["value"]:
         return result
@@ -109,7 +112,7 @@ def _result_of_matrices(study: Study, claim: Claim) -> ClaimResult:
         measure_of_matrix = replace(claim.measure, metric=metric)
         by_matrix[matrix] = _result(study, replace(claim, measure=measure_of_matrix))
     if any(row.measured is None for row in by_matrix.values()):
-        return result
+        return result if result.refuted_by_paper else replace(result, verdict=None)
     differ = len({row.verdict for row in by_matrix.values()}) > 1
     verdict = DEPENDS if differ and not result.refuted_by_paper else result.verdict
     return replace(result, verdict=verdict, by_matrix=by_matrix)
